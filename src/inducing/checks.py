@@ -1,0 +1,52 @@
+"""What is asked of a user's tensors, and the messages when it is not so."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """Ask for a torch tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}; "
+            f"convert it, e.g. torch.as_tensor({name}, dtype=torch.float32)"
+        )
+    return value
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph nothing is looked at."""
+    if torch.compiler.is_compiling() or not value.is_floating_point():
+        return
+    bad = ~torch.isfinite(value)
+    if bad.any():
+        rows = bad.flatten(1).any(1).nonzero().flatten().tolist() if value.ndim > 1 else bad.nonzero().flatten().tolist()
+        shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise ValueError(
+            f"{name} contains NaN or inf in {len(rows)} of {len(value)} rows (rows {shown}); "
+            "remove those rows or impute their values"
+        )
+
+
+def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: str = "x") -> Tensor:
+    """Ask for a batch of inputs (B, *shape) in the dtype of the network."""
+    x = check_tensor(name, x)
+    if tuple(x.shape[1:]) != shape or x.ndim != len(shape) + 1:
+        expected = ", ".join(["B", *map(str, shape)])
+        hint = "; a single row needs a batch axis, x[None]" if tuple(x.shape) == shape else ""
+        raise ValueError(f"{name} must have shape ({expected}), got {tuple(x.shape)}{hint}")
+    if x.dtype != dtype:
+        remedy = f"{name}.to({dtype})" if dtype == torch.float32 or not x.is_floating_point() else f"{name}.double()"
+        raise TypeError(f"{name} is {x.dtype} but the network is {dtype}; convert the data, {remedy}, or the network")
+    check_finite(name, x)
+    return x
+
+
+def check_rows(x: Tensor, y: Tensor) -> None:
+    """Ask for as many targets as inputs, and for at least one."""
+    if len(x) == 0:
+        raise ValueError("there are no data: x has zero rows")
+    if len(x) != len(y):
+        raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")

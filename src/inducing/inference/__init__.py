@@ -1,0 +1,1 @@
+"""Variational inference: the objective, and the loop that maximises it."""

@@ -1,0 +1,1 @@
+"""Linear algebra of the approximate posteriors: pure functions of tensors, no parameters."""

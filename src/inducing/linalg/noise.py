@@ -1,0 +1,22 @@
+"""Random numbers with an explicit generator.
+
+Noise is drawn on the generator's device and then moved, so one seed on the CPU gives the same function on every device.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+
+def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator | None = None) -> Tensor:
+    """Draw N(0, 1) noise with the dtype and device of ``like``."""
+    device = like.device if generator is None else generator.device
+    return torch.randn(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
+
+
+def standard_gamma(concentration: Tensor, generator: Generator | None = None) -> Tensor:
+    """Draw Gamma(concentration, 1) variables, differentiable in the concentration."""
+    device = concentration.device if generator is None else generator.device
+    sample: Tensor = torch._standard_gamma(concentration.to(device), generator=generator)
+    return sample.to(concentration.device)

@@ -1,0 +1,167 @@
+"""Structured precision matrices of the prior: P, the inverse of S_l / N_{l-1} in the paper.
+
+All of them act on weights laid out as (S, G, F, C): S samples, G groups of outputs that share a posterior covariance,
+F input features, C outputs in a group. A leading axis of 1 stands for "the same in every sample".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
+
+Weights = Float[Tensor, "#S #G F C"]
+
+
+class Precision(ABC):
+    """A symmetric positive definite F x F matrix P = HH', the same for every output; one per sample or one for all."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """F, the number of rows."""
+
+    @abstractmethod
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        """P written out."""
+
+    @abstractmethod
+    def matmul(self, weights: Weights) -> Weights:
+        """P w."""
+
+    @abstractmethod
+    def solve(self, weights: Weights) -> Weights:
+        """P^-1 w."""
+
+    @abstractmethod
+    def colour(self, noise: Weights) -> Weights:
+        """H^-T z: a draw from the prior N(0, P^-1) when z is standard normal noise."""
+
+    @abstractmethod
+    def logdet(self) -> Float[Tensor, "#S"]:
+        """log |P|."""
+
+    def diagonal(self) -> Float[Tensor, "#S F"]:
+        """The diagonal of P."""
+        return self.dense().diagonal(dim1=-2, dim2=-1)
+
+    def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
+        """P + gram."""
+        return gram + self.dense()[:, None]
+
+    def quadratic(self, weights: Weights) -> Float[Tensor, "#S"]:
+        """w'Pw, summed over the outputs."""
+        return (weights * self.matmul(weights)).sum((-3, -2, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledIdentity(Precision):
+    """P = scale I."""
+
+    scale: Float[Tensor, "#S"]
+    features: int
+
+    @property
+    def size(self) -> int:
+        return self.features
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        return torch.diag_embed(self.diagonal())
+
+    def matmul(self, weights: Weights) -> Weights:
+        return weights * self._scale
+
+    def solve(self, weights: Weights) -> Weights:
+        return weights / self._scale
+
+    def colour(self, noise: Weights) -> Weights:
+        return noise * self._scale.rsqrt()
+
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return self.features * self.scale.log()
+
+    def diagonal(self) -> Float[Tensor, "#S F"]:
+        return self.scale[:, None].expand(-1, self.features)
+
+    @property
+    def _scale(self) -> Float[Tensor, "#S 1 1 1"]:
+        return self.scale[:, None, None, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Precision):
+    """P as a matrix, factorised once."""
+
+    matrix: Float[Tensor, "#S F F"]
+
+    @property
+    def size(self) -> int:
+        return self.matrix.shape[-1]
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        return self.matrix
+
+    def matmul(self, weights: Weights) -> Weights:
+        return self.matrix[:, None] @ weights
+
+    def solve(self, weights: Weights) -> Weights:
+        # P^-1 w = H^-T H^-1 w
+        return solve_lower_transposed(self.factor, solve_lower(self.factor, weights))
+
+    def colour(self, noise: Weights) -> Weights:
+        return solve_lower_transposed(self.factor, noise)
+
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return logdet(self.factor)[:, 0]
+
+    @cached_property
+    def factor(self) -> Float[Tensor, "#S 1 F F"]:
+        """The lower factor H of P = HH'."""
+        return cholesky(self.matrix)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Kronecker(Precision):
+    """P = left (x) right. A weight vector is a left.size x right.size matrix, rows first.
+
+    P itself is written out only where it must be added to a Gram matrix.
+    """
+
+    left: Precision
+    right: Precision
+
+    @property
+    def size(self) -> int:
+        return self.left.size * self.right.size
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        # (A (x) B)_{ik,jl} = A_ij B_kl
+        product = self.left.dense()[:, :, None, :, None] * self.right.dense()[:, None, :, None, :]
+        return product.reshape(-1, self.size, self.size)
+
+    def matmul(self, weights: Weights) -> Weights:
+        return self._apply(self.left.matmul, self.right.matmul, weights)
+
+    def solve(self, weights: Weights) -> Weights:
+        return self._apply(self.left.solve, self.right.solve, weights)
+
+    def colour(self, noise: Weights) -> Weights:
+        return self._apply(self.left.colour, self.right.colour, noise)
+
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return self.right.size * self.left.logdet() + self.left.size * self.right.logdet()
+
+    def _apply(self, left: Callable[[Tensor], Tensor], right: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+        """(A (x) B) vec(W) = vec(A W B'): `left` acts on the first axis of the matrix, `right` on the second."""
+        groups, outputs = weights.shape[1], weights.shape[3]
+        rows, columns = self.left.size, self.right.size
+        w = left(weights.reshape(-1, groups, rows, columns * outputs))
+        w = right(w.unflatten(-1, (columns, outputs)).transpose(2, 3).flatten(3))
+        return w.unflatten(-1, (rows, outputs)).transpose(2, 3).flatten(2, 3)

@@ -1,0 +1,1 @@
+"""What a user composes: layers, posteriors, priors, likelihoods, networks."""

@@ -1,0 +1,70 @@
+"""First values: the shape of the inputs, the inducing points, and the last layer's pseudo-outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from inducing.checks import check_finite, check_tensor
+from inducing.nn.layers import Layer, Shape
+
+
+def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
+    """Take the shape of one input row from the inducing points, from the user, or from the first layer."""
+    shape = (given,) if isinstance(given, int) else given
+    if inducing_points is not None:
+        points = tuple(check_tensor("inducing_points", inducing_points).shape[1:])
+        if inducing_points.ndim < 2 or (shape is not None and points != tuple(shape)):
+            expected = "features" if shape is None else ", ".join(map(str, shape))
+            raise ValueError(
+                f"inducing_points must be (M, {expected}), got {tuple(inducing_points.shape)}; "
+                "pass rows of the training inputs, e.g. x[:100]"
+            )
+        return points
+    if shape is not None:
+        return tuple(shape)
+    if isinstance(first, Layer) and first.input_shape is not None:
+        return first.input_shape
+    raise ValueError("the shape of the inputs is not known; pass input_shape, e.g. input_shape=(1, 28, 28)")
+
+
+def first_inducing_points(points: Tensor | None, number: int | None, shape: Shape) -> Tensor | None:
+    """Take the inducing points that the user gave, or draw as many as asked for from N(0, 1)."""
+    if points is not None:
+        if not points.is_floating_point():
+            raise TypeError(f"inducing_points must be floating point, got {points.dtype}; use x.float()")
+        if len(points) == 0:
+            raise ValueError("inducing_points has zero rows; pass rows of the training inputs, e.g. x[:100]")
+        if number is not None and number != len(points):
+            raise ValueError(f"num_inducing is {number} but inducing_points has {len(points)} rows; leave one of them out")
+        check_finite("inducing_points", points)
+        return points.detach().clone()
+    if number is None:
+        return None
+    if number < 1:
+        raise ValueError(f"num_inducing must be at least 1, got {number}")
+    return torch.randn(number, *shape)
+
+
+def first_targets(targets: Tensor | None, points: Tensor | None, ending: nn.Module) -> Tensor | None:
+    """Turn the inducing targets into first values of the pseudo-outputs of the layer that ends the network."""
+    if targets is None:
+        return None
+    targets = check_tensor("inducing_targets", targets)
+    if points is None or not isinstance(ending, Layer) or not ending.posterior_spec.needs_inducing:
+        raise ValueError(
+            "inducing_targets are first values for the pseudo-outputs of a last layer with a GlobalInducing posterior, "
+            "but the network does not end in one; leave them out"
+        )
+    check_finite("inducing_targets", targets)
+    outputs = ending.out_features
+    if not targets.is_floating_point() and targets.ndim == 1:
+        if targets.numel() and not (0 <= int(targets.min()) and int(targets.max()) < outputs):
+            raise ValueError(f"inducing_targets holds labels outside 0..{outputs - 1}, the classes of the last layer")
+        targets = nn.functional.one_hot(targets.long(), outputs)
+    if tuple(targets.shape) != (len(points), outputs):
+        raise ValueError(
+            f"inducing_targets must be ({len(points)}, {outputs}), a row for each inducing point, "
+            f"got {tuple(targets.shape)}" + ("; use y[:, None]" if targets.ndim == 1 else "")
+        )
+    return targets.detach().to(points.dtype)

@@ -1,0 +1,187 @@
+"""Bayesian layers. A layer is a specification until a `Network` builds it; drawing it returns a function.
+
+    F_l = phi(F_{l-1}) W_l,    W_l ~ Q(W_l | what the inducing points look like below)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from inducing.linalg.noise import standard_normal
+from inducing.nn.draw import Draw, Function
+from inducing.nn.posteriors import Factorised, FactorisedWeights, Posterior, PosteriorModule, Site, as_posterior
+from inducing.nn.priors import Prior, PriorModule, as_prior
+
+Shape = tuple[int, ...]
+
+
+class Layer(nn.Module, ABC):
+    """Anything with a prior and a posterior.
+
+    A layer has no parameters until `build` makes them all; it cannot be built twice, so it belongs to one network.
+    """
+
+    posterior_spec: Posterior
+    out_features: int
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> Shape | None:
+        """The shape of one input row, if the layer takes only one."""
+
+    @abstractmethod
+    def build(
+        self, input_shape: Shape, num_inducing: int | None, targets: Tensor | None = None, is_last: bool = False
+    ) -> Shape:
+        """Make the parameters for inputs of that shape and return the shape of the outputs."""
+
+    @abstractmethod
+    def draw(
+        self,
+        inducing: Float[Tensor, "#S M *in"] | None,
+        num_samples: int,
+        generator: Generator | None = None,
+        consistent: bool = False,
+    ) -> Draw:
+        """Sample the layer given its input at the inducing points.
+
+        Arguments:
+            inducing: Output of the layer below at the inducing points; a leading 1 is the same in every sample.
+            num_samples: S.
+            generator: Source of the noise.
+            consistent: Ask for a function that gives the same answer each time, which marginal draws do not.
+        """
+
+    @property
+    def resamples(self) -> bool:
+        """Whether drawn functions may resample for every row, so that no layer with inducing points can follow."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Function):
+    """x -> (x, 1) W, or x W without a bias."""
+
+    weights: Float[Tensor, "S F O"]
+    bias: bool
+
+    def __call__(self, x: Float[Tensor, "#S B in"]) -> Float[Tensor, "S B O"]:
+        if self.bias:
+            return torch.matmul(x, self.weights[:, :-1]) + self.weights[:, -1:]
+        return torch.matmul(x, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ReparameterisedAffine(Function):
+    """x -> (x, 1) W with W drawn afresh for every row: local reparameterisation (Kingma et al., 2015).
+
+    Given a row x, its outputs are independent normals with mean x'M and variance (x^2)'V.
+    """
+
+    mean: Affine
+    variance: Affine
+    num_samples: int
+    generator: Generator | None
+
+    @property
+    def consistent(self) -> bool:
+        return False
+
+    def __call__(self, x: Float[Tensor, "#S B in"]) -> Float[Tensor, "S B O"]:
+        mean = self.mean(x)
+        noise = standard_normal((self.num_samples, *mean.shape[1:]), mean, self.generator)
+        return mean + self.variance(x.square()).sqrt() * noise
+
+
+class Linear(Layer):
+    """A fully connected Bayesian layer.
+
+    Arguments:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        bias: Whether a column of ones is added to the inputs; the bias is then one more weight, with the same prior.
+        prior: A prior or its name: "neal", "standard", "scale".
+        posterior: A posterior or its name: "factorised", "local", "global", "prior".
+
+    Example:
+        >>> import torch, inducing
+        >>> layer = inducing.Linear(3, 1, posterior="factorised")
+        >>> network = inducing.Network([layer])
+        >>> network(torch.zeros(5, 3), num_samples=2).shape
+        torch.Size([2, 5, 1])
+    """
+
+    prior: PriorModule
+    posterior: PosteriorModule
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        prior: Prior | str = "neal",
+        posterior: Posterior | str = "global",
+    ) -> None:
+        super().__init__()
+        if in_features < 1 or out_features < 1:
+            raise ValueError(f"in_features and out_features must be at least 1, got {in_features} and {out_features}")
+        self.in_features, self.out_features, self.bias = in_features, out_features, bias
+        self.prior_spec, self.posterior_spec = as_prior(prior), as_posterior(posterior)
+        self.is_built = False
+
+    @property
+    def input_shape(self) -> Shape:
+        return (self.in_features,)
+
+    def build(
+        self, input_shape: Shape, num_inducing: int | None, targets: Tensor | None = None, is_last: bool = False
+    ) -> Shape:
+        if self.is_built:
+            raise RuntimeError(f"{self} is part of a network already; make a new layer for each place")
+        if input_shape != self.input_shape:
+            flatten = ", e.g. torch.nn.Flatten() before it" if len(input_shape) > 1 else ""
+            raise ValueError(f"it takes rows of {self.in_features} features, but what reaches it is {input_shape}{flatten}")
+        fan_in = self.in_features + self.bias
+        self.prior = self.prior_spec.build(fan_in)
+        self.posterior = self.posterior_spec.build(Site(fan_in, self.out_features, num_inducing, targets, is_last))
+        self.is_built = True
+        return (self.out_features,)
+
+    def draw(
+        self,
+        inducing: Float[Tensor, "#S M in"] | None,
+        num_samples: int,
+        generator: Generator | None = None,
+        consistent: bool = False,
+    ) -> Draw:
+        if not self.is_built:
+            raise RuntimeError(f"{self} has no parameters yet; put it in a Network, which builds them")
+        precision, prior_kl = self.prior(num_samples, generator)
+        function: Function
+        if self.resamples and not consistent:
+            assert isinstance(self.posterior, FactorisedWeights)
+            mean, variance = (Affine(moment[None], self.bias) for moment in self.posterior.moments())
+            function = ReparameterisedAffine(mean, variance, num_samples, generator)
+            kl = self.posterior.closed_form_kl(precision).expand(num_samples)
+        else:
+            weights, kl = self.posterior(self._with_bias(inducing), precision, num_samples, generator)
+            function = Affine(weights, self.bias)
+        return Draw(function, None if inducing is None else function(inducing), kl, prior_kl.expand(num_samples))
+
+    @property
+    def resamples(self) -> bool:
+        return isinstance(self.posterior_spec, Factorised) and self.posterior_spec.local_reparameterisation
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, {self.prior_spec}, {self.posterior_spec}"
+
+    def _with_bias(self, inducing: Tensor | None) -> Tensor | None:
+        """Add the column of ones that the bias multiplies."""
+        if inducing is None or not self.bias:
+            return inducing
+        return torch.nn.functional.pad(inducing, (0, 1), value=1.0)

@@ -1,0 +1,247 @@
+"""Networks: a list of Bayesian layers and plain modules, and the inducing points that run through all of them.
+
+`Network.draw` is the first pass of "draw, then run": it sends only the M inducing points through the layers. Each layer
+samples its weights given what they look like there, and hands its own outputs on. This is the paper's Algorithm 1
+without the data, which the weights do not depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from inducing.checks import check_inputs
+from inducing.linalg.cholesky import located
+from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
+from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
+from inducing.nn.layers import Layer, Shape
+from inducing.nn.plain import Folded, check_plain
+
+
+class Residual(nn.Module):
+    """x -> shortcut(x) + layers(x).
+
+    Arguments:
+        layers: Bayesian layers, plain modules or further residual blocks.
+        shortcut: A layer or plain module on the other branch; the default is the identity.
+
+    Example:
+        >>> import inducing
+        >>> from torch import nn
+        >>> block = inducing.Residual(nn.ReLU(), inducing.Linear(50, 50))
+    """
+
+    def __init__(self, *layers: nn.Module, shortcut: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.shortcut = nn.ModuleList([] if shortcut is None else [shortcut])
+
+
+class Network(nn.Module):
+    """A Bayesian network.
+
+    All parameters are made here, so an optimiser can be built at once. The network takes the dtype and device of the
+    inducing points, or torch's defaults.
+
+    Arguments:
+        layers: Bayesian layers, residual blocks, and deterministic modules without parameters, in any order.
+        inducing_points: First values of the inducing points, rows of the training inputs, e.g. ``x[:100]``.
+        inducing_targets: The targets of those rows, as first values of the last layer's pseudo-outputs; class labels
+            (integers) become one-hot.
+        num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
+        input_shape: Shape of one input row, where neither inducing points nor a first `Linear` tell it.
+        learn_inducing_locations: Whether the inducing points are parameters.
+
+    Example:
+        >>> import torch, inducing
+        >>> from torch import nn
+        >>> x = torch.randn(20, 3)
+        >>> network = inducing.Network([inducing.Linear(3, 8), nn.ReLU(), inducing.Linear(8, 1)], inducing_points=x[:5])
+        >>> draw = network.draw(num_samples=4)
+        >>> draw(x).shape, draw.layers[0].kl.shape
+        (torch.Size([4, 20, 1]), torch.Size([4]))
+    """
+
+    inducing_points: Tensor | None
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        inducing_points: Float[Tensor, "M *in"] | None = None,
+        inducing_targets: Float[Tensor, "M O"] | Int[Tensor, " M"] | None = None,
+        num_inducing: int | None = None,
+        input_shape: int | Shape | None = None,
+        learn_inducing_locations: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        bayesian = list(_bayesian_layers(self.layers))
+        if not bayesian:
+            raise ValueError("a network needs at least one Bayesian layer, e.g. inducing.Linear(3, 1)")
+        _check_inducing_use(bayesian, inducing_points, num_inducing)
+        _check_resampling(bayesian)
+        self.layer_names = tuple(name for name, _ in bayesian)
+        self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
+        points = first_inducing_points(inducing_points, num_inducing, self.input_shape)
+        ending = [module for module in self.layers if isinstance(module, Layer | Residual)][-1]
+        targets = first_targets(inducing_targets, points, ending)
+        last = bayesian[-1][1]
+        self.output_shape = _build(self.layers, self.input_shape, None if points is None else len(points), targets, last)
+        if points is not None and learn_inducing_locations:
+            self.inducing_points = nn.Parameter(points)
+        else:
+            self.register_buffer("inducing_points", points)
+        if inducing_points is not None:
+            self.to(device=inducing_points.device, dtype=inducing_points.dtype)
+
+    @property
+    def num_inducing(self) -> int | None:
+        """M, or None for a network without inducing points."""
+        return None if self.inducing_points is None else len(self.inducing_points)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that inputs must have."""
+        return self._reference.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device that inputs must be on."""
+        return self._reference.device
+
+    def draw(self, num_samples: int, generator: Generator | None = None, consistent: bool = False) -> NetworkDraw:
+        """Sample functions, with the KL of each layer.
+
+        Arguments:
+            num_samples: S, the number of functions.
+            generator: Source of the noise; the default is torch's global one.
+            consistent: Ask for functions that give the same answer each time, also from layers that would rather
+                resample for every row (local reparameterisation).
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        inducing = None if self.inducing_points is None else self.inducing_points[None]
+        return _draw(self.layers, "layers", inducing, num_samples, generator, consistent)
+
+    def forward(self, x: Float[Tensor, "B *in"], num_samples: int = 1) -> Float[Tensor, "S B *out"]:
+        """Draw functions and run them on a batch."""
+        x = check_inputs(x, self.input_shape, self.dtype)
+        return self.draw(num_samples)(x)
+
+    def sample_functions(self, num_samples: int, seed: int) -> FunctionSamples:
+        """Sample functions as a frozen module, (B, ...) -> (S, B, ...).
+
+        The same seed gives the same functions, on every device, however the rows are batched.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            return FunctionSamples(self.draw(num_samples, generator, consistent=True).function)
+
+    @property
+    def _reference(self) -> Tensor:
+        """Any tensor of the network: its parameters, or the priors' buffers where nothing is learned."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            return tensor
+        raise AssertionError("every layer has a parameter or a buffer")
+
+
+def _draw(
+    modules: nn.ModuleList,
+    path: str,
+    inducing: Float[Tensor, "#S M *in"] | None,
+    num_samples: int,
+    generator: Generator | None,
+    consistent: bool,
+) -> NetworkDraw:
+    """Send the inducing points through a list of modules, sampling each layer on the way."""
+    steps: list[Function] = []
+    draws: list[Draw] = []
+    for index, module in enumerate(modules):
+        where = f"{path}.{index}"
+        step: Function
+        if isinstance(module, Layer):
+            with located(f"{where} {module}"):
+                draw = module.draw(inducing, num_samples, generator, consistent)
+            step, inducing = draw.function, draw.inducing
+            draws.append(draw)
+        elif isinstance(module, Residual):
+            body = _draw(module.layers, f"{where}.layers", inducing, num_samples, generator, consistent)
+            shortcut = _draw(module.shortcut, f"{where}.shortcut", inducing, num_samples, generator, consistent)
+            step = Sum(body.function, shortcut.function)
+            inducing = None if body.inducing is None or shortcut.inducing is None else body.inducing + shortcut.inducing
+            draws += body.layers + shortcut.layers
+        else:
+            step = Folded(module)
+            inducing = None if inducing is None else step(inducing)
+        steps.append(step)
+    return NetworkDraw(Chain(tuple(steps)), inducing, tuple(draws))
+
+
+def _build(
+    modules: nn.ModuleList, shape: Shape, num_inducing: int | None, targets: Tensor | None, last: Layer, path: str = "layers"
+) -> Shape:
+    """Walk the shapes through a list of modules and make the parameters of each layer."""
+    for index, module in enumerate(modules):
+        name = f"{path}.{index}"
+        if isinstance(module, Layer):
+            try:
+                is_last = module is last
+                shape = module.build(shape, num_inducing, targets if is_last else None, is_last)
+            except (ValueError, RuntimeError) as error:
+                raise type(error)(f"{name} {module}: {error}") from None
+        elif isinstance(module, Residual):
+            body = _build(module.layers, shape, num_inducing, targets, last, f"{name}.layers")
+            shortcut = _build(module.shortcut, shape, num_inducing, targets, last, f"{name}.shortcut")
+            if body != shortcut:
+                raise ValueError(f"{name}: the branches of a Residual must end in one shape, got {body} and {shortcut}")
+            shape = body
+        else:
+            shape = check_plain(module, name, shape)
+    return shape
+
+
+def _bayesian_layers(modules: nn.ModuleList, path: str = "layers") -> Iterator[tuple[str, Layer]]:
+    """Walk over the Bayesian layers in the order in which they are drawn."""
+    for index, module in enumerate(modules):
+        name = f"{path}.{index}"
+        if isinstance(module, Layer):
+            yield name, module
+        elif isinstance(module, Residual):
+            yield from _bayesian_layers(module.layers, f"{name}.layers")
+            yield from _bayesian_layers(module.shortcut, f"{name}.shortcut")
+        elif any(isinstance(part, Layer | Residual) for part in module.modules()):
+            raise ValueError(
+                f"{name} {type(module).__name__} hides Bayesian layers; put them in the list one by one, "
+                "or in an inducing.Residual"
+            )
+
+
+def _check_inducing_use(
+    layers: list[tuple[str, Layer]], inducing_points: Tensor | None, num_inducing: int | None
+) -> None:
+    users = [name for name, layer in layers if layer.posterior_spec.needs_inducing]
+    if users and inducing_points is None and num_inducing is None:
+        raise ValueError(
+            f"{users[0]} has a {type(dict(layers)[users[0]].posterior_spec).__name__} posterior and needs inducing points; "
+            "pass rows of the training inputs, e.g. inducing_points=x[:100], or a number, num_inducing=100"
+        )
+    if not users and not (inducing_points is None and num_inducing is None):
+        raise ValueError(
+            "no layer uses the inducing points: none has a GlobalInducing posterior. Leave out inducing_points and "
+            'num_inducing, or give a layer posterior="global"'
+        )
+
+
+def _check_resampling(layers: list[tuple[str, Layer]]) -> None:
+    """Local reparameterisation is only valid where no layer with propagated inducing points follows."""
+    for index, (name, layer) in enumerate(layers):
+        above = [user for user, other in layers[index + 1 :] if other.posterior_spec.needs_inducing]
+        if layer.resamples and above:
+            raise ValueError(
+                f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and data "
+                f"would go through different functions, and {above[0]} above would learn from the wrong one. "
+                "Use Factorised(local_reparameterisation=False) below a layer with inducing points"
+            )
