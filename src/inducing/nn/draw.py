@@ -11,7 +11,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class Function(ABC):
         """Whether the function gives the same answer each time. If not, it resamples on every call."""
         return True
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Function:
         """Return the same function with ``change`` applied to each of its tensors, e.g. to move it to a device."""
         return dataclasses.replace(self, **{f.name: _map(getattr(self, f.name), change) for f in dataclasses.fields(self)})
 

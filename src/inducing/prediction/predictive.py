@@ -1,0 +1,149 @@
+"""The predictive distribution: a mixture over posterior draws.
+
+    p(y | x) = 1/S sum_s p(y | f_s(x)),   V[y] = E_s V[y | f_s] (aleatoric) + V_s E[y | f_s] (epistemic)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.checks import check_inputs
+from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """A mixture of S likelihoods, one for each posterior draw.
+
+    All figures are on the scale of the targets: ``location + scale * y`` for targets y that the network saw.
+
+    Arguments:
+        outputs: Outputs of the S drawn functions.
+        likelihood: The distribution of a target given an output; a copy that later training does not change.
+        location: Mean of the original targets, where the network saw standardised ones.
+        scale: Their standard deviation.
+        seed: Seed of `samples`.
+    """
+
+    outputs: Float[Tensor, "S B *O"]
+    likelihood: Likelihood
+    location: Tensor | float = 0.0
+    scale: Tensor | float = 1.0
+    seed: int = 0
+
+    @property
+    def mean(self) -> Float[Tensor, "B *O"]:
+        """E[y | x]; for classes, their probabilities."""
+        return self.location + self.scale * self.likelihood.mean(self.outputs).mean(0)
+
+    @property
+    def aleatoric(self) -> Float[Tensor, "B *O"]:
+        """Variance from the noise in the targets: it stays however many data there are."""
+        return self.scale**2 * self.likelihood.variance(self.outputs).mean(0)
+
+    @property
+    def epistemic(self) -> Float[Tensor, "B *O"]:
+        """Variance from not knowing the function: it goes with more data."""
+        return self.scale**2 * self.likelihood.mean(self.outputs).var(0, correction=0)
+
+    @property
+    def variance(self) -> Float[Tensor, "B *O"]:
+        """The total variance, aleatoric plus epistemic."""
+        return self.aleatoric + self.epistemic
+
+    @property
+    def stddev(self) -> Float[Tensor, "B *O"]:
+        """The square root of the total variance."""
+        return self.variance.sqrt()
+
+    @property
+    def samples(self) -> Tensor:
+        """One draw of y from each component of the mixture, (S, B, ...); class labels for classes."""
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = self.likelihood.sample(self.outputs, generator)
+        return self.location + self.scale * drawn if drawn.is_floating_point() else drawn
+
+    def log_prob(self, y: Tensor) -> Float[Tensor, " B"]:
+        """log p(y | x) of each row: the log-sum-exp over draws, as a density on the original scale of the targets."""
+        y = self.check_targets(y)
+        standardised = (y - self.location) / self.scale if y.is_floating_point() else y
+        components = self.likelihood.log_prob(self.outputs, standardised)
+        mixture = components.logsumexp(0) - math.log(len(components))
+        # p(location + scale z) = p(z) / scale, for each output
+        return mixture - torch.as_tensor(self.scale).log().expand(self.outputs.shape[2:]).sum()
+
+    def quantile(self, q: float | Sequence[float]) -> Tensor:
+        """Quantiles of the mixture for each output, exact to rounding: (B, ...) for a number, (Q, B, ...) for several.
+
+        A quantile of a mixture lies between the smallest and the largest of its components' quantiles; bisection on the
+        mixture's distribution function finds it.
+        """
+        if not isinstance(q, int | float):
+            return torch.stack([self.quantile(each) for each in q])
+        if not 0.0 < q < 1.0:
+            raise ValueError(f"a quantile must lie between 0 and 1, got {q}")
+        of_components = self.likelihood.icdf(self.outputs, q)
+        low, high = of_components.amin(0), of_components.amax(0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = self.likelihood.cdf(self.outputs, middle).mean(0) < q
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return self.location + self.scale * (low + high) / 2
+
+    def check_targets(self, y: Tensor) -> Tensor:
+        """Refuse targets that do not fit the predictions, also those that would only broadcast."""
+        y = self.likelihood.check_targets(y, tuple(self.outputs.shape[2:]))
+        if len(y) != self.outputs.shape[1]:
+            raise ValueError(f"y must have {self.outputs.shape[1]} rows, one for each prediction, got {len(y)}")
+        return y
+
+    def unstandardise(self, location: Tensor | float, scale: Tensor | float) -> Predictive:
+        """Return the same prediction on the original scale of the targets, y = location + scale * y_standardised."""
+        if not isinstance(self.likelihood, Gaussian):
+            raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
+        return replace(self, location=location, scale=scale)
+
+
+def predict(
+    network: Network,
+    likelihood: Likelihood,
+    x: Float[Tensor, "B *in"],
+    num_samples: int = 100,
+    batch_size: int | None = None,
+    seed: int = 0,
+) -> Predictive:
+    """Predict the targets of new inputs.
+
+    The same seed draws the same functions, so predictions do not depend on how the rows are batched.
+
+    Arguments:
+        network: A fitted network.
+        likelihood: Its likelihood.
+        x: New inputs.
+        num_samples: Number of posterior draws in the mixture.
+        batch_size: Rows to run at a time; the default is all.
+        seed: Seed of the draws.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.mlp(3, 1, num_inducing=10)
+        >>> predictive = inducing.predict(network, inducing.Gaussian(), torch.randn(5, 3), num_samples=20)
+        >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape
+        (torch.Size([5, 1]), torch.Size([2, 5, 1]))
+    """
+    x = check_inputs(x, network.input_shape, network.dtype)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    functions = network.sample_functions(num_samples, seed)
+    with torch.no_grad():
+        outputs = [functions(rows.to(network.device)) for rows in x.split(batch_size or max(len(x), 1))]
+    frozen = copy.deepcopy(likelihood).requires_grad_(False)
+    return Predictive(torch.cat(outputs, 1), frozen, seed=seed)

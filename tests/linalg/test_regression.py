@@ -1,0 +1,243 @@
+"""The regression against dense computations with torch.distributions, in float64; then what float32 keeps of it."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
+from inducing.linalg.regression import PseudoOutputs, regress, sample_dual, sample_primal
+from tests.oracles import linear_regression as oracle
+
+SAMPLES, OUTPUTS = 4, 3
+ROOTS = ["shared", "per_output", "full", "full_per_output"]
+
+
+def make_root(kind, rows, dtype=torch.float64):
+    groups = OUTPUTS if kind.endswith("per_output") else 1
+    diagonal = torch.rand(groups, rows, dtype=dtype) + 0.5
+    if not kind.startswith("full"):
+        return diagonal
+    return diagonal[..., None] * (torch.eye(rows, dtype=dtype) + 0.3 * torch.randn(groups, rows, rows, dtype=dtype).tril(-1))
+
+
+def make_prior(kind, features):
+    if kind == "identity":
+        return ScaledIdentity(torch.tensor([float(features)], dtype=torch.float64), features)
+    if kind == "identity per sample":
+        return ScaledIdentity(torch.rand(SAMPLES, dtype=torch.float64) + 0.5, features)
+    root = torch.randn(1, features, features, dtype=torch.float64)
+    if kind == "dense":
+        return Dense(root @ root.mT + torch.eye(features, dtype=torch.float64))
+    spatial = torch.randn(SAMPLES, 2, 2, dtype=torch.float64)
+    channels = ScaledIdentity(torch.tensor([2.0], dtype=torch.float64), features // 2)
+    return Kronecker(channels, Dense(spatial @ spatial.mT + torch.eye(2, dtype=torch.float64)))
+
+
+def problem(rows, features, root, prior, shared_inputs=False):
+    inputs = torch.randn(1 if shared_inputs else SAMPLES, rows, features, dtype=torch.float64)
+    pseudo = PseudoOutputs(torch.randn(rows, OUTPUTS, dtype=torch.float64), make_root(root, rows))
+    return inputs, pseudo, make_prior(prior, features)
+
+
+def log_ratio(inputs, pseudo, prior, weights):
+    """log Q(w) - log P(w), sample by sample and output by output."""
+    result = torch.zeros(SAMPLES, dtype=torch.float64)
+    for s in range(SAMPLES):
+        x, dense = inputs[s % len(inputs)], prior.dense()[s % len(prior.dense())]
+        for o in range(OUTPUTS):
+            q = oracle.posterior(x, pseudo.values, pseudo.root, dense, o)
+            result[s] += q.log_prob(weights[s, :, o]) - oracle.prior(dense).log_prob(weights[s, :, o])
+    return result
+
+
+@pytest.mark.parametrize("prior", ["identity", "identity per sample", "dense", "kronecker"])
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize(("rows", "features"), [(9, 4), (4, 6), (1, 2), (6, 6)])
+def test_kl_sample_is_log_q_minus_log_p(rows, features, form, root, prior):
+    inputs, pseudo, precision = problem(rows, features, root, prior)
+    weights, kl = regress(inputs, pseudo, precision, SAMPLES, form=form)
+    torch.testing.assert_close(kl, log_ratio(inputs, pseudo, precision, weights), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("prior", ["identity", "kronecker"])
+def test_closed_form_kl_is_that_of_torch_distributions(form, root, prior):
+    inputs, pseudo, precision = problem(5, 4, root, prior)
+    _, kl = regress(inputs, pseudo, precision, SAMPLES, form=form, closed_form_kl=True)
+    expected = torch.zeros(SAMPLES, dtype=torch.float64)
+    for s in range(SAMPLES):
+        dense = precision.dense()[s % len(precision.dense())]
+        for o in range(OUTPUTS):
+            q = oracle.posterior(inputs[s], pseudo.values, pseudo.root, dense, o)
+            expected[s] += torch.distributions.kl_divergence(q, oracle.prior(dense))
+    torch.testing.assert_close(kl, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize(("rows", "features"), [(9, 4), (4, 6)])
+def test_primal_equals_dual(rows, features, root):
+    """Both are the same Gaussian: the mean by zero noise, the covariance by unit noise, and the KL at equal weights."""
+    inputs, pseudo, prior = problem(rows, features, root, "identity")
+    whitened, targets = pseudo.whiten_inputs(inputs), pseudo.whiten_values()
+    groups, columns = targets.shape[1], targets.shape[3]
+    zeros = torch.zeros(SAMPLES, groups, features, columns, dtype=torch.float64)
+    row_zeros = torch.zeros(SAMPLES, groups, rows, columns, dtype=torch.float64)
+    gram, cross = whitened.mT @ whitened, whitened.mT @ targets
+    primal_mean, _ = sample_primal(gram, cross, prior, zeros)
+    dual_mean, _ = sample_dual(whitened, targets, prior, zeros, row_zeros)
+    torch.testing.assert_close(primal_mean, dual_mean, rtol=1e-8, atol=1e-8)
+    _, primal_kl = sample_primal(gram, cross, prior, zeros, closed_form_kl=True)
+    _, dual_kl = sample_dual(whitened, targets, prior, zeros, row_zeros, closed_form_kl=True)
+    torch.testing.assert_close(primal_kl, dual_kl, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("root", ROOTS)
+def test_the_sampler_is_an_exact_square_root_of_the_covariance(form, root):
+    """Samples are mean + J noise; JJ' must be the posterior covariance of each output, to rounding."""
+    inputs, pseudo, prior = problem(3, 4, root, "dense", shared_inputs=True)
+    whitened, targets = pseudo.whiten_inputs(inputs), pseudo.whiten_values()
+    groups, columns = targets.shape[1], targets.shape[3]
+    shape, row_shape = (1, groups, 4, columns), (1, groups, 3, columns)
+
+    def weights(noise, row_noise):
+        if form == "primal":
+            sampled, _ = sample_primal(whitened.mT @ whitened, whitened.mT @ targets, prior, noise)
+        else:
+            sampled, _ = sample_dual(whitened, targets, prior, noise, row_noise)
+        return sampled[0, 0, :, 0]
+
+    zero = torch.zeros(shape, dtype=torch.float64), torch.zeros(row_shape, dtype=torch.float64)
+    jacobian = torch.cat([j.flatten(1) for j in torch.autograd.functional.jacobian(weights, zero)], 1)
+    expected = oracle.posterior(inputs[0], pseudo.values, pseudo.root, prior.dense()[0], 0)
+    torch.testing.assert_close(jacobian @ jacobian.mT, expected.covariance_matrix, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(weights(*zero), expected.mean, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("root", ["shared", "full_per_output"])
+def test_sampled_moments(form, root):
+    """Mean and covariance of 40,000 samples, every entry |z| < 4."""
+    inputs, pseudo, prior = problem(3, 4, root, "identity", shared_inputs=True)
+    count = 40_000
+    weights, kl = regress(inputs, pseudo, prior, count, form=form, generator=torch.Generator().manual_seed(1))
+    kl_expected = regress(inputs, pseudo, prior, 1, form=form, closed_form_kl=True).kl[0]
+    assert abs((kl.mean() - kl_expected) / (kl.std() / count**0.5)) < 4
+    for o in range(OUTPUTS):
+        q = oracle.posterior(inputs[0], pseudo.values, pseudo.root, prior.dense()[0], o)
+        centred = weights[:, :, o] - q.mean
+        z_mean = centred.mean(0) / (q.variance / count).sqrt()
+        # V[w_i w_j] = C_ii C_jj + C_ij^2
+        covariance = q.covariance_matrix
+        spread = (torch.outer(q.variance, q.variance) + covariance**2).sqrt() / count**0.5
+        z_covariance = (centred.mT @ centred / count - covariance) / spread
+        assert z_mean.abs().max() < 4
+        assert z_covariance.abs().max() < 4
+
+
+@pytest.mark.parametrize(("rows", "features"), [(8, 3), (3, 8), (5, 5)])
+@pytest.mark.parametrize("root", ["shared", "per_output"])
+def test_every_elbo_sample_equals_the_evidence(rows, features, root):
+    """Pseudo-outputs at the data and Lambda the noise precision: the bound is tight, and has no variance."""
+    inputs = torch.randn(1, rows, features, dtype=torch.float64)
+    y, noise_variance = torch.randn(rows, OUTPUTS, dtype=torch.float64), 0.3
+    groups = OUTPUTS if root == "per_output" else 1
+    pseudo = PseudoOutputs(y, torch.full((groups, rows), noise_variance**-0.5, dtype=torch.float64))
+    prior = make_prior("identity", features)
+    weights, kl = regress(inputs, pseudo, prior, 50)
+    likelihood = torch.distributions.Normal(inputs @ weights, noise_variance**0.5).log_prob(y).sum((1, 2))
+    evidence = oracle.log_evidence(inputs[0], y, prior.dense()[0], noise_variance)
+    torch.testing.assert_close(likelihood - kl, evidence.expand(50), rtol=1e-8, atol=1e-8)
+
+
+def test_the_cheaper_form_is_chosen(monkeypatch):
+    called = []
+    for name in ("sample_primal", "sample_dual"):
+        original = globals()[name]
+        monkeypatch.setattr(
+            f"inducing.linalg.regression.{name}",
+            lambda *args, _name=name, _original=original: called.append(_name) or _original(*args),
+        )
+    for rows, features in [(9, 4), (4, 9), (5, 5)]:
+        regress(*problem(rows, features, "shared", "identity"), SAMPLES)
+    assert called == ["sample_primal", "sample_dual", "sample_primal"]
+
+
+def test_shared_inputs_give_what_copies_of_them_give():
+    inputs, pseudo, prior = problem(4, 6, "per_output", "identity", shared_inputs=True)
+    for form in ("primal", "dual"):
+        one = regress(inputs, pseudo, prior, SAMPLES, form=form, generator=torch.Generator().manual_seed(0))
+        copies = inputs.expand(SAMPLES, -1, -1)
+        many = regress(copies, pseudo, prior, SAMPLES, form=form, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(one, many)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+@pytest.mark.parametrize("closed_form_kl", [False, True])
+@pytest.mark.parametrize("root", ["per_output", "full"])
+def test_gradients(form, closed_form_kl, root):
+    inputs, pseudo, prior = problem(3, 4, root, "identity per sample")
+
+    def run(inputs, values, root, scale):
+        return regress(
+            inputs,
+            PseudoOutputs(values, root),
+            ScaledIdentity(scale, 4),
+            SAMPLES,
+            form=form,
+            closed_form_kl=closed_form_kl,
+            generator=torch.Generator().manual_seed(0),
+        )
+
+    arguments = [tensor.requires_grad_() for tensor in (inputs, *pseudo, prior.scale)]
+    assert torch.autograd.gradcheck(run, arguments)
+
+
+@pytest.mark.parametrize("closed_form_kl", [False, True])
+@pytest.mark.parametrize("log_precision", [-14.0, -8.0, -4.0, 0.0, 4.0, 8.0, 14.0])
+@pytest.mark.parametrize(("rows", "features"), [(100, 51), (277, 51), (20, 51), (10, 251)])
+def test_float32_keeps_the_kl_within_a_tenth_of_a_nat(rows, features, log_precision, closed_form_kl):
+    """Primal (rows >= features) and dual (rows < features), the same noise in both precisions."""
+    inputs = torch.randn(SAMPLES, rows, features).relu()
+    inputs[..., -1] = 1.0
+    values, root = torch.randn(rows, OUTPUTS), torch.full((1, rows), log_precision / 2).exp()
+    noise, row_noise = torch.randn(SAMPLES, 1, features, OUTPUTS), torch.randn(SAMPLES, 1, rows, OUTPUTS)
+
+    def kl(dtype):
+        x, v, r, z, e = (tensor.to(dtype) for tensor in (inputs, values, root, noise, row_noise))
+        whitened, targets = PseudoOutputs(v, r).whiten_inputs(x), PseudoOutputs(v, r).whiten_values()
+        prior = ScaledIdentity(torch.tensor([float(features)], dtype=dtype), features)
+        if features <= rows:
+            return sample_primal(whitened.mT @ whitened, whitened.mT @ targets, prior, z, closed_form_kl)[1]
+        return sample_dual(whitened, targets, prior, z, e, closed_form_kl)[1]
+
+    torch.testing.assert_close(kl(torch.float32).double(), kl(torch.float64), rtol=0, atol=0.1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 12),
+    features=st.integers(1, 12),
+    scale=st.floats(-6, 6),
+    log_precision=st.floats(-14, 14),
+    duplicate=st.booleans(),
+    constant=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@pytest.mark.filterwarnings("ignore::inducing.linalg.cholesky.JitterWarning")
+def test_float32_survives_whatever_comes(rows, features, scale, log_precision, duplicate, constant, seed):
+    """Duplicate rows, constant features, scales from 1e-6 to 1e6: finite weights, a finite KL and finite gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = 10.0**scale * torch.randn(2, rows, features, generator=generator)
+    if duplicate:
+        inputs[:, -1] = inputs[:, 0]
+    if constant:
+        inputs[:, :, -1] = 1.0
+    inputs.requires_grad_()
+    pseudo = PseudoOutputs(torch.randn(rows, 2, generator=generator), torch.full((1, rows), log_precision / 2).exp())
+    weights, kl = regress(inputs, pseudo, ScaledIdentity(torch.tensor([float(features)]), features), 2, generator=generator)
+    (weights.sum() + kl.sum()).backward()
+    assert all(torch.isfinite(tensor).all() for tensor in (weights, kl, inputs.grad))

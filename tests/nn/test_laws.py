@@ -1,0 +1,155 @@
+"""What holds for every posterior with every prior: the law table."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import inducing
+
+POSTERIORS = {
+    "factorised": inducing.Factorised(),
+    "factorised, sampled KL": inducing.Factorised(kl="sample"),
+    "factorised, local reparameterisation": inducing.Factorised(local_reparameterisation=True),
+    "local": inducing.LocalInducing(num_inducing=6),
+    "local, per output": inducing.LocalInducing(precision="per_output", kl="closed_form"),
+    "local, full": inducing.LocalInducing(precision="full"),
+    "global": inducing.GlobalInducing(),
+    "global, per output": inducing.GlobalInducing("per_output"),
+    "global, full": inducing.GlobalInducing("full"),
+    "global, full per output": inducing.GlobalInducing("full_per_output"),
+    "global, closed-form KL": inducing.GlobalInducing(kl="closed_form"),
+    "prior": inducing.PriorOnly(),
+    "factorised->global": "factorised->global",
+    "prior->global": "prior->global",
+    "local->global": "local->global",
+    "global->factorised": "global->factorised",
+    "global->local": "global->local",
+}
+PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior()}
+SAMPLES, ROWS = 5, 8
+
+
+@pytest.fixture(params=[(p, q) for p in POSTERIORS for q in PRIORS], ids=lambda pair: f"{pair[0]} x {pair[1]}")
+def network(request):
+    posterior, prior = request.param
+    return inducing.models.mlp(3, 2, [7, 4], posterior=POSTERIORS[posterior], prior=PRIORS[prior], num_inducing=5)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(ROWS, 3)
+
+
+def test_shapes(network, x):
+    draw = network.draw(SAMPLES)
+    assert network(x, SAMPLES).shape == draw(x).shape == (SAMPLES, ROWS, 2)
+    assert len(draw.layers) == len(network.layer_names) == 3
+    assert all(layer.kl.shape == layer.prior_kl.shape == (SAMPLES,) for layer in draw.layers)
+    if network.num_inducing is None:
+        assert draw.inducing is None
+    else:
+        assert draw.inducing.shape == (SAMPLES, 5, 2)
+        assert [layer.inducing.shape[-1] for layer in draw.layers] == [7, 4, 2]
+
+
+def test_every_parameter_gets_a_gradient(network, x):
+    elbo = inducing.ELBO(network, inducing.Gaussian(), num_data=ROWS)
+    terms = elbo(x, torch.randn(ROWS, 2), SAMPLES)
+    (-terms.objective).backward()
+    for name, parameter in elbo.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_a_draw_is_a_function(network, x):
+    """The same rows give the same answers: in one batch, split, permuted, again, and from a copy."""
+    function = network.draw(SAMPLES, consistent=True)
+    whole = function(x)
+    torch.testing.assert_close(torch.cat([function(x[:3]), function(x[3:])], 1), whole)
+    torch.testing.assert_close(function(x.flip(0)).flip(1), whole)
+    frozen = network.sample_functions(SAMPLES, seed=3)
+    torch.testing.assert_close(torch.cat([frozen(row[None]) for row in x], 1), frozen(x))
+    torch.testing.assert_close(network.sample_functions(SAMPLES, seed=3)(x), frozen(x), rtol=0, atol=0)
+    torch.testing.assert_close(copy.deepcopy(frozen)(x), frozen(x), rtol=0, atol=0)
+    assert not torch.equal(network.sample_functions(SAMPLES, seed=4)(x), frozen(x))
+
+
+def test_an_optimiser_step_does_not_alter_a_draw(network, x):
+    draw, frozen = network.draw(SAMPLES, consistent=True), network.sample_functions(SAMPLES, seed=0)
+    before, frozen_before = draw(x).detach().clone(), frozen(x)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1.0)
+    torch.testing.assert_close(draw(x), before, rtol=0, atol=0)
+    torch.testing.assert_close(frozen(x), frozen_before, rtol=0, atol=0)
+
+
+def test_state_dict_round_trip(network, x):
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1.0)
+    other.load_state_dict(network.state_dict())
+    torch.testing.assert_close(other.sample_functions(2, 0)(x), network.sample_functions(2, 0)(x), rtol=0, atol=0)
+
+
+def test_moving_dtype(network, x):
+    network.double()
+    draw = network.draw(SAMPLES)
+    assert draw(x.double()).dtype == torch.float64
+    assert all(layer.kl.dtype == layer.prior_kl.dtype == torch.float64 for layer in draw.layers)
+    frozen = network.sample_functions(2, 0)
+    torch.testing.assert_close(copy.deepcopy(frozen).float()(x), frozen(x.double()).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_mean_kl_is_not_negative(network):
+    draw = network.draw(4000, torch.Generator().manual_seed(0))
+    for layer in draw.layers:
+        standard_error = layer.kl.std() / len(layer.kl) ** 0.5
+        assert layer.kl.mean() > -4 * standard_error - 1e-6
+        assert (layer.prior_kl >= 0).all()
+
+
+def test_a_generator_decides_everything(network, x):
+    draws = [network.draw(SAMPLES, torch.Generator().manual_seed(7)) for _ in range(2)]
+    torch.testing.assert_close(draws[0].layers[-1].kl, draws[1].layers[-1].kl, rtol=0, atol=0)
+    before = torch.get_rng_state()
+    network.draw(SAMPLES, torch.Generator().manual_seed(7))(x)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_gradients_agree_with_finite_differences(network, x):
+    """The whole ELBO in float64, along a random direction of all parameters.
+
+    The prior's own are left out: the gradient through a Gamma draw is that of the inverse distribution function, not of
+    the rejection sampler at a fixed seed. Its expectation is tested in test_priors.py.
+    """
+    elbo = inducing.ELBO(network, inducing.Gaussian(), num_data=ROWS).double()
+    x, y = x.double(), torch.randn(ROWS, 2, dtype=torch.float64)
+    parameters = dict(elbo.named_parameters())
+    direction = {name: torch.randn_like(p) * (".prior." not in name) for name, p in parameters.items()}
+
+    def value(step):
+        moved = {name: parameter + step * direction[name] for name, parameter in parameters.items()}
+        arguments = (x, y, SAMPLES, 1.0, torch.Generator().manual_seed(0))
+        return torch.func.functional_call(elbo, moved, arguments).elbo
+
+    step = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(value(step), step)
+    with torch.no_grad():
+        estimate = (value(1e-6) - value(-1e-6)) / 2e-6
+    torch.testing.assert_close(slope, estimate, rtol=2e-4, atol=1e-4)
+
+
+def test_residual_blocks_too(request):
+    for posterior in ("factorised", "local", "global", "prior"):
+        layers = [
+            inducing.Linear(3, 4, posterior=posterior),
+            inducing.Residual(nn.ReLU(), inducing.Linear(4, 4, posterior=posterior)),
+            inducing.Linear(4, 1, posterior=posterior),
+        ]
+        network = inducing.Network(layers, num_inducing=5 if posterior == "global" else None)
+        assert network(torch.randn(6, 3), 2).shape == (2, 6, 1)
