@@ -22,7 +22,9 @@ def check_finite(name: str, value: Tensor) -> None:
         return
     bad = ~torch.isfinite(value)
     if bad.any():
-        rows = bad.flatten(1).any(1).nonzero().flatten().tolist() if value.ndim > 1 else bad.nonzero().flatten().tolist()
+        rows = (
+            bad.flatten(1).any(1).nonzero().flatten().tolist() if value.ndim > 1 else bad.nonzero().flatten().tolist()
+        )
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise ValueError(
             f"{name} contains NaN or inf in {len(rows)} of {len(value)} rows (rows {shown}); "

@@ -18,7 +18,9 @@ def make_root(kind, rows, dtype=torch.float64):
     diagonal = torch.rand(groups, rows, dtype=dtype) + 0.5
     if not kind.startswith("full"):
         return diagonal
-    return diagonal[..., None] * (torch.eye(rows, dtype=dtype) + 0.3 * torch.randn(groups, rows, rows, dtype=dtype).tril(-1))
+    return diagonal[..., None] * (
+        torch.eye(rows, dtype=dtype) + 0.3 * torch.randn(groups, rows, rows, dtype=dtype).tril(-1)
+    )
 
 
 def make_prior(kind, features):
@@ -238,6 +240,8 @@ def test_float32_survives_whatever_comes(rows, features, scale, log_precision, d
         inputs[:, :, -1] = 1.0
     inputs.requires_grad_()
     pseudo = PseudoOutputs(torch.randn(rows, 2, generator=generator), torch.full((1, rows), log_precision / 2).exp())
-    weights, kl = regress(inputs, pseudo, ScaledIdentity(torch.tensor([float(features)]), features), 2, generator=generator)
+    weights, kl = regress(
+        inputs, pseudo, ScaledIdentity(torch.tensor([float(features)]), features), 2, generator=generator
+    )
     (weights.sum() + kl.sum()).backward()
     assert all(torch.isfinite(tensor).all() for tensor in (weights, kl, inputs.grad))

@@ -24,7 +24,11 @@ def test_factorised_kl_is_that_of_torch_distributions(kl):
     mean, variance = posterior.moments()
     weights, value = posterior(None, NEAL, 5)
     q, p = Normal(mean, variance.sqrt()), Normal(torch.zeros(()), torch.tensor(0.5))
-    expected = kl_divergence(q, p).sum().expand(5) if kl == "closed_form" else (q.log_prob(weights) - p.log_prob(weights)).sum((1, 2))
+    expected = (
+        kl_divergence(q, p).sum().expand(5)
+        if kl == "closed_form"
+        else (q.log_prob(weights) - p.log_prob(weights)).sum((1, 2))
+    )
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-4)
 
 

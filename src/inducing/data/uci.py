@@ -71,15 +71,16 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
     train = _read(name, f"index_train_{split}.txt").astype(int).ravel()
     test = _read(name, f"index_test_{split}.txt").astype(int).ravel()
     if not np.array_equal(np.sort(np.concatenate([train, test])), np.arange(len(table))):
-        raise ValueError(f"split {split} of {name} is corrupt: training and test rows do not partition the {len(table)} rows")
+        raise ValueError(
+            f"split {split} of {name} is corrupt: training and test rows do not partition the {len(table)} rows"
+        )
     x, y = table[:, features], table[:, target]
     if not np.isfinite(table).all():
         raise ValueError(f"{name} is corrupt: data.txt holds values that are not finite")
     inputs, targets = Standardiser.of(x[train]), Standardiser.of(y[train])
-    tensors = (inputs.apply(x[train]), targets.apply(y[train]), inputs.apply(x[test]), y[test])
-    return Split(
-        *(torch.as_tensor(array, dtype=dtype) for array in tensors), float(targets.mean[0]), float(targets.std[0])
-    )
+    arrays = (inputs.apply(x[train]), targets.apply(y[train]), inputs.apply(x[test]), y[test])
+    x_train, y_train, x_test, y_test = (torch.as_tensor(array, dtype=dtype) for array in arrays)
+    return Split(x_train, y_train, x_test, y_test, float(targets.mean[0]), float(targets.std[0]))
 
 
 def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:

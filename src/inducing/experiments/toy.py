@@ -1,7 +1,7 @@
 """The toy regression problem: the paper's Fig. 1 and its table of compositional uncertainty.
 
-Four posteriors are fitted to 40 points of a cubic with a gap in the middle. What to look for: an ELBO that is far better,
-and error bars that open up where there are no data, only for global inducing points.
+Four posteriors are fitted to 40 points of a cubic with a gap in the middle. What to look for: an ELBO that is far
+better, and error bars that open up where there are no data, only for global inducing points.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from inducing.files import write_atomically
 from inducing.inference.objective import ELBO
 from inducing.inference.schedules import Schedule
 from inducing.inference.training import fit
+from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain
 from inducing.nn.layers import Layer
 from inducing.nn.likelihoods import Gaussian
@@ -106,11 +107,13 @@ def run(settings: Settings, posterior: str, progress: bool = True) -> Result:
 
 def evaluate(network: Network, likelihood: Gaussian, data: Cubic, settings: Settings) -> Result:
     """Take the figures of a fitted network."""
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = seeded(settings.seed, "evaluation")
     with torch.no_grad():
         terms = ELBO(network, likelihood, len(data.x))(data.x, data.y, settings.test_samples, generator=generator)
         variances = layer_variances(network, settings.test_samples, generator)
-    predictive = predict(network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), settings.test_samples)
+    predictive = predict(
+        network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), settings.test_samples
+    )
     log_likelihood = float(terms.log_likelihood.mean()) / terms.num_data
     elbo = float(terms.elbo_per_datapoint)
     return Result(
@@ -123,7 +126,9 @@ def evaluate(network: Network, likelihood: Gaussian, data: Cubic, settings: Sett
     )
 
 
-def layer_variances(network: Network, num_samples: int, generator: torch.Generator, num_inputs: int = 1000) -> tuple[float, ...]:
+def layer_variances(
+    network: Network, num_samples: int, generator: torch.Generator, num_inputs: int = 1000
+) -> tuple[float, ...]:
     """Mean over standard normal inputs and output units of V[f_l(x)], layer by layer.
 
     A layer's function is everything since the layer below, so its input goes through the activation first (the paper's
@@ -158,32 +163,30 @@ def figure(results: dict[str, Result], data: Cubic) -> Figure:
 
 
 def table(results: dict[str, Result]) -> Table:
-    """Our figures beside the paper's."""
+    """Our figures, each with the paper's below it where the paper has them."""
     paper = published()["toy_compositional_bnn"]
     layers = len(next(iter(results.values())).layer_variance)
-    rows = Table(title="Toy regression, nats per data point; the paper's figures in brackets", title_justify="left")
-    for heading in ("posterior", "ELBO", "log-likelihood", "KL", *(f"V[F{index + 1}]" for index in range(layers))):
-        rows.add_column(heading, justify="left" if heading == "posterior" else "right")
+    rows = Table(title="Toy regression, nats per data point", title_justify="left")
+    rows.add_column("posterior", no_wrap=True)
+    for heading in ("ELBO", "log-lik.", "KL", *(f"V[F{index + 1}]" for index in range(layers))):
+        rows.add_column(heading, justify="right", no_wrap=True)
     for posterior, result in results.items():
-        theirs = paper.get(posterior)
-        elbo = f"{result.elbo_per_datapoint:.2f} ({theirs['elbo_per_datapoint']:.2f})" if theirs else f"{result.elbo_per_datapoint:.2f}"
-        rows.add_row(
-            posterior,
-            elbo,
-            f"{result.log_likelihood:.2f}",
-            f"{result.kl:.2f}",
-            *(
-                f"{ours:.2f}" + (f" ({theirs['variance'][layer]:.2f})" if theirs else "")
-                for layer, ours in enumerate(result.layer_variance)
-            ),
-        )
+        parts = (result.elbo_per_datapoint, result.log_likelihood, result.kl, *result.layer_variance)
+        rows.add_row(posterior, *(f"{part:.2f}" for part in parts))
+        if posterior in paper:
+            theirs = paper[posterior]
+            variances = (f"{variance:.2f}" for variance in theirs["variance"])
+            rows.add_row("  the paper", f"{theirs['elbo_per_datapoint']:.2f}", "", "", *variances, style="dim")
     return rows
 
 
 def as_json(results: dict[str, Result]) -> str:
     """The figures, keyed by posterior."""
     keys = ("elbo_per_datapoint", "log_likelihood", "kl", "layer_variance")
-    return json.dumps({name: {key: getattr(result, key) for key in keys} for name, result in results.items()}, indent=2) + "\n"
+    return (
+        json.dumps({name: {key: getattr(result, key) for key in keys} for name, result in results.items()}, indent=2)
+        + "\n"
+    )
 
 
 def demo(out: Path | None, settings: Settings, console: Console) -> dict[str, Result]:

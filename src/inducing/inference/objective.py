@@ -1,6 +1,6 @@
 """The evidence lower bound, with its terms apart.
 
-    ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
+ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def learning_rate_factor(schedule: Schedule, progress: float) -> float:
 def stepwise_warmup(step: int, num_steps: int, stairs: int = 10) -> float:
     """Factor of the KL that climbs from 0 to 1 in equal stairs.
 
-    With ten stairs over 100 epochs it is 0 in the first ten epochs, 0.1 in the next ten, ..., and 1 from the hundredth on:
-    the paper's scheme for CIFAR-10.
+    With ten stairs over 100 epochs it is 0 in the first ten epochs, 0.1 in the next ten, ..., and 1 from the hundredth
+    on: the paper's scheme for CIFAR-10.
     """
     if step >= num_steps:
         return 1.0

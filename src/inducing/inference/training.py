@@ -12,10 +12,11 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_inputs, check_rows
+from inducing.checks import check_inputs
 from inducing.inference.batches import Data, batches
 from inducing.inference.objective import ELBO, ELBOTerms
 from inducing.inference.schedules import Schedule, learning_rate_factor, stepwise_warmup
+from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 
@@ -116,9 +117,8 @@ def fit(
         check_inputs(x, network.input_shape, network.dtype)
         likelihood.check_targets(y, network.output_shape)
 
-    order = torch.Generator().manual_seed(seed)
-    noise = torch.Generator(network.device).manual_seed(seed)
-    stream, num_data, steps_per_epoch = batches(data, batch_size, order, check)
+    noise = seeded(seed, "posterior samples", network.device)
+    stream, num_data, steps_per_epoch = batches(data, batch_size, seeded(seed, "data order"), check)
     _explain_many_inducing_points(network, num_data)
     elbo = ELBO(network, likelihood, num_data)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
@@ -145,7 +145,8 @@ def fit(
 
             history.records.append(record)
             bar.update(task, advance=1, elbo=f"{record.elbo:9.3f}")
-            if any([callback(record) for callback in callbacks]):
+            # all of them are called, whatever the first says
+            if True in [callback(record) for callback in callbacks]:
                 break
     return history
 
@@ -169,17 +170,17 @@ def _refuse_divergence(record: Record, network: Network) -> None:
     bad = [name for name, *values in names if any(value - value != 0.0 for value in values)]
     where = f"the KL of {', '.join(bad)}" if bad else "the log-likelihood"
     raise DivergenceError(
-        f"step {record.step}: {where} is not finite. The parameters are those from before this step. Likely causes: a "
-        "learning rate that is too high, or data on an extreme scale. Remedies: lower learning_rate, standardise x and y, "
-        "or use float64 (`network.double()`, `likelihood.double()`)"
+        f"step {record.step}: {where} is not finite. The parameters are those from before this step. Likely causes: "
+        "a learning rate that is too high, or data on an extreme scale. Remedies: lower learning_rate, standardise x "
+        "and y, or use float64 (`network.double()`, `likelihood.double()`)"
     )
 
 
 def _explain_many_inducing_points(network: Network, num_data: int) -> None:
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
-            f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than it "
-            "can gain; as many inducing points as data already contain the optimal last layer",
+            f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
+            "it can gain; as many inducing points as data already contain the optimal last layer",
             stacklevel=3,
         )
 

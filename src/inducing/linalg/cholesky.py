@@ -64,9 +64,7 @@ def located(where: str) -> Iterator[None]:
         raise FactorisationError(f"{where}: {error}") from None
 
 
-def cholesky(
-    matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST
-) -> Float[Tensor, "*batch N N"]:
+def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Float[Tensor, "*batch N N"]:
     """Return the lower factor T of ``A = TT'``; only those members of the batch that fail are given more jitter.
 
     Under `torch.compile` and `torch.export` nothing is retried: the initial jitter is added, and a failure is NaN.
@@ -84,9 +82,7 @@ def cholesky(
     raise FactorisationError(_explain_failure(matrix, jitter))
 
 
-def solve_lower(
-    factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]
-) -> Float[Tensor, "#S #G N C"]:
+def solve_lower(factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]) -> Float[Tensor, "#S #G N C"]:
     """T^-1 b. Samples that share T become columns of one solve."""
     return _solve(factor, right, upper=False)
 

@@ -6,9 +6,9 @@ whitened rows Y = L'X and t = L'v the posterior is
     primal (F <= n)   A = P + Y'Y,        w = A^-1 Y't + T^-T z,                    A = TT', z ~ N(0, I)
     dual   (n <  F)   B = I + Y P^-1 Y',  w = w0 + P^-1 Y's,  s = B^-1 (t - Y w0 + e),  w0 ~ prior, e ~ N(0, I)
 
-at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits in
-float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by Bayes' rule,
-loses tens to hundreds of nats at high precisions.
+at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
+in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
+Bayes' rule, loses tens to hundreds of nats at high precisions.
 
 Weights are laid out as in `inducing.linalg.precision`: (S, G, F, C), with G = 1 if all outputs share Lambda and
 G = outputs if each has its own.

@@ -1,7 +1,7 @@
 """Draw, then run: what a layer and a network return when they are sampled.
 
-A draw is a value. It holds a function that can be run on any data, as often as one likes, and the KL of having drawn it.
-No later change of the parameters alters it.
+A draw is a value. It holds a function that can be run on any data, as often as one likes, and the KL of having drawn
+it. No later change of the parameters alters it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Function(ABC):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Function:
         """Return the same function with ``change`` applied to each of its tensors, e.g. to move it to a device."""
-        return dataclasses.replace(self, **{f.name: _map(getattr(self, f.name), change) for f in dataclasses.fields(self)})
+        return dataclasses.replace(
+            self, **{f.name: _map(getattr(self, f.name), change) for f in dataclasses.fields(self)}
+        )
 
     def leaves(self) -> Iterator[tuple[str, Tensor | nn.Module]]:
         """Walk over the tensors and modules, with their names."""

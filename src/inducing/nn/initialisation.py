@@ -36,7 +36,9 @@ def first_inducing_points(points: Tensor | None, number: int | None, shape: Shap
         if len(points) == 0:
             raise ValueError("inducing_points has zero rows; pass rows of the training inputs, e.g. x[:100]")
         if number is not None and number != len(points):
-            raise ValueError(f"num_inducing is {number} but inducing_points has {len(points)} rows; leave one of them out")
+            raise ValueError(
+                f"num_inducing is {number} but inducing_points has {len(points)} rows; leave one of them out"
+            )
         check_finite("inducing_points", points)
         return points.detach().clone()
     if number is None:
@@ -59,7 +61,7 @@ def first_targets(targets: Tensor | None, points: Tensor | None, ending: nn.Modu
     check_finite("inducing_targets", targets)
     outputs = ending.out_features
     if not targets.is_floating_point() and targets.ndim == 1:
-        if targets.numel() and not (0 <= int(targets.min()) and int(targets.max()) < outputs):
+        if targets.numel() and not (int(targets.min()) >= 0 and int(targets.max()) < outputs):
             raise ValueError(f"inducing_targets holds labels outside 0..{outputs - 1}, the classes of the last layer")
         targets = nn.functional.one_hot(targets.long(), outputs)
     if tuple(targets.shape) != (len(points), outputs):

@@ -1,6 +1,6 @@
 """Bayesian layers. A layer is a specification until a `Network` builds it; drawing it returns a function.
 
-    F_l = phi(F_{l-1}) W_l,    W_l ~ Q(W_l | what the inducing points look like below)
+F_l = phi(F_{l-1}) W_l,    W_l ~ Q(W_l | what the inducing points look like below)
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class Layer(nn.Module, ABC):
     def resamples(self) -> bool:
         """Whether drawn functions may resample for every row, so that no layer with inducing points can follow."""
         return False
+
+    def __repr__(self) -> str:
+        # one line: the specification says what the parameters are
+        return f"{type(self).__name__}({self.extra_repr()})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +146,12 @@ class Linear(Layer):
         self, input_shape: Shape, num_inducing: int | None, targets: Tensor | None = None, is_last: bool = False
     ) -> Shape:
         if self.is_built:
-            raise RuntimeError(f"{self} is part of a network already; make a new layer for each place")
+            raise RuntimeError("it is part of a network already; make a new layer for each place")
         if input_shape != self.input_shape:
             flatten = ", e.g. torch.nn.Flatten() before it" if len(input_shape) > 1 else ""
-            raise ValueError(f"it takes rows of {self.in_features} features, but what reaches it is {input_shape}{flatten}")
+            raise ValueError(
+                f"it takes rows of {self.in_features} features, but what reaches it is {input_shape}{flatten}"
+            )
         fan_in = self.in_features + self.bias
         self.prior = self.prior_spec.build(fan_in)
         self.posterior = self.posterior_spec.build(Site(fan_in, self.out_features, num_inducing, targets, is_last))

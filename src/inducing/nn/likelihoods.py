@@ -1,7 +1,7 @@
 """Likelihoods p(y | f) of the targets given the outputs of a network.
 
-All of them define the same methods in the same order. Outputs f are (S, B, ...) and targets (B, ...); what is summed over
-are the outputs of one row, so `log_prob` is (S, B).
+All of them define the same methods in the same order. Outputs f are (S, B, ...) and targets (B, ...); what is summed
+over are the outputs of one row, so `log_prob` is (S, B).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from torch.nn import functional
 from inducing.checks import check_finite, check_tensor
 from inducing.linalg.noise import standard_normal
 
+# the paper's first noise variance
+FIRST_VARIANCE = math.exp(-3)
 # stored divided by 10, so that Adam moves it faster (the paper's appendix on UCI experiments)
 LOG_VARIANCE_SCALE = 10.0
 
@@ -69,7 +71,7 @@ class Gaussian(Likelihood):
     scaled_log_variance: Tensor
 
     def __init__(
-        self, variance: float | Sequence[float] | Float[Tensor, " O"] = math.exp(-3), learn_variance: bool = True
+        self, variance: float | Sequence[float] | Float[Tensor, " O"] = FIRST_VARIANCE, learn_variance: bool = True
     ) -> None:
         super().__init__()
         value = torch.as_tensor(variance, dtype=torch.get_default_dtype()).detach().clone()
@@ -100,7 +102,7 @@ class Gaussian(Likelihood):
         check_finite("y", y)
         return y
 
-    def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
+    def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, B * O]) -> Float[Tensor, "S B"]:
         # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
         log_variance = self._log_variance()
         density = (y - outputs).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
@@ -116,7 +118,7 @@ class Gaussian(Likelihood):
         noise = standard_normal(tuple(outputs.shape), outputs, generator)
         return outputs + self.noise_variance.sqrt() * noise
 
-    def cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+    def cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, B * O]) -> Float[Tensor, "S B *O"]:
         return torch.special.ndtr((y - outputs) / self.noise_variance.sqrt())
 
     def icdf(self, outputs: Float[Tensor, "S B *O"], probability: float) -> Float[Tensor, "S B *O"]:
@@ -136,12 +138,14 @@ class Categorical(Likelihood):
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         y = check_tensor("y", y)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise TypeError(f"y must hold integer class labels, got {y.dtype}; use y.long(), or Gaussian() for regression")
+            raise TypeError(
+                f"y must hold integer class labels, got {y.dtype}; use y.long(), or Gaussian() for regression"
+            )
         if y.ndim != 1:
             hint = "; use y[:, 0]" if y.ndim == 2 and y.shape[1] == 1 else "; use y.argmax(-1) if it is one-hot"
             raise ValueError(f"y must have shape (B,), one label a row, got {tuple(y.shape)}{hint}")
         classes = output_shape[-1]
-        if not torch.compiler.is_compiling() and len(y) and not (0 <= int(y.min()) and int(y.max()) < classes):
+        if not torch.compiler.is_compiling() and len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
             raise ValueError(
                 f"y holds labels from {int(y.min())} to {int(y.max())}, but the network has {classes} outputs: "
                 f"labels must be 0..{classes - 1}"

@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import check_inputs
 from inducing.linalg.cholesky import located
+from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
 from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
 from inducing.nn.layers import Layer, Shape
@@ -89,7 +90,9 @@ class Network(nn.Module):
         ending = [module for module in self.layers if isinstance(module, Layer | Residual)][-1]
         targets = first_targets(inducing_targets, points, ending)
         last = bayesian[-1][1]
-        self.output_shape = _build(self.layers, self.input_shape, None if points is None else len(points), targets, last)
+        self.output_shape = _build(
+            self.layers, self.input_shape, None if points is None else len(points), targets, last
+        )
         if points is not None and learn_inducing_locations:
             self.inducing_points = nn.Parameter(points)
         else:
@@ -136,9 +139,8 @@ class Network(nn.Module):
 
         The same seed gives the same functions, on every device, however the rows are batched.
         """
-        generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            return FunctionSamples(self.draw(num_samples, generator, consistent=True).function)
+            return FunctionSamples(self.draw(num_samples, seeded(seed, "functions"), consistent=True).function)
 
     @property
     def _reference(self) -> Tensor:
@@ -181,7 +183,12 @@ def _draw(
 
 
 def _build(
-    modules: nn.ModuleList, shape: Shape, num_inducing: int | None, targets: Tensor | None, last: Layer, path: str = "layers"
+    modules: nn.ModuleList,
+    shape: Shape,
+    num_inducing: int | None,
+    targets: Tensor | None,
+    last: Layer,
+    path: str = "layers",
 ) -> Shape:
     """Walk the shapes through a list of modules and make the parameters of each layer."""
     for index, module in enumerate(modules):
@@ -225,8 +232,8 @@ def _check_inducing_use(
     users = [name for name, layer in layers if layer.posterior_spec.needs_inducing]
     if users and inducing_points is None and num_inducing is None:
         raise ValueError(
-            f"{users[0]} has a {type(dict(layers)[users[0]].posterior_spec).__name__} posterior and needs inducing points; "
-            "pass rows of the training inputs, e.g. inducing_points=x[:100], or a number, num_inducing=100"
+            f"{users[0]} has a {type(dict(layers)[users[0]].posterior_spec).__name__} posterior and needs inducing "
+            "points; pass rows of the training inputs, e.g. inducing_points=x[:100], or a number, num_inducing=100"
         )
     if not users and not (inducing_points is None and num_inducing is None):
         raise ValueError(
@@ -241,7 +248,7 @@ def _check_resampling(layers: list[tuple[str, Layer]]) -> None:
         above = [user for user, other in layers[index + 1 :] if other.posterior_spec.needs_inducing]
         if layer.resamples and above:
             raise ValueError(
-                f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and data "
-                f"would go through different functions, and {above[0]} above would learn from the wrong one. "
+                f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and "
+                f"data would go through different functions, and {above[0]} above would learn from the wrong one. "
                 "Use Factorised(local_reparameterisation=False) below a layer with inducing points"
             )

@@ -1,7 +1,8 @@
 """Plain modules between Bayesian layers: deterministic, without parameters, and blind to the other rows of a batch.
 
 Those three are what makes the inducing points a faithful picture of the data: a module with parameters would be trained
-without a prior, and one that mixes rows (BatchNorm) or draws noise (Dropout) would treat inducing points and data apart.
+without a prior, and one that mixes rows (BatchNorm) or draws noise (Dropout) would treat inducing points and data
+apart.
 """
 
 from __future__ import annotations

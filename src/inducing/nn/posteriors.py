@@ -1,4 +1,4 @@
-"""Approximate posteriors over weights: specifications that a user writes, and the modules that a layer builds from them.
+"""Approximate posteriors over weights: specifications that a user writes, and the modules built from them.
 
 All modules answer the same question: given the inducing activations that enter a layer and the prior precision, sample
 the weights and say what log Q - log P is.
@@ -76,8 +76,9 @@ class Factorised(Posterior):
     """Independent normals for all weights.
 
     Arguments:
-        local_reparameterisation: Sample the outputs for each row instead of the weights (Kingma et al., 2015). Gradients
-            are less noisy, but the rows no longer share a function, so a layer with inducing points cannot follow.
+        local_reparameterisation: Sample the outputs for each row instead of the weights (Kingma et al., 2015).
+            Gradients are less noisy, but the rows no longer share a function, so a layer with inducing points cannot
+            follow.
         initial_variance: Variances start at this divided by sqrt(fan-in).
         kl: "closed_form", or one "sample" of log Q - log P.
     """
@@ -207,6 +208,7 @@ class InducingWeights(PosteriorModule):
     """The regression of pseudo-outputs V on inducing inputs: the layer's own, or those that come from below."""
 
     inducing_inputs: nn.Parameter | None
+    precision_lower: nn.Parameter | None
 
     def __init__(
         self,
@@ -225,10 +227,8 @@ class InducingWeights(PosteriorModule):
             log_precision = 0.0 if site.is_last else -4.0
         groups = outputs if specification.precision.endswith("per_output") else 1
         self.scaled_log_precision = nn.Parameter(torch.full((groups, rows), log_precision / LOG_PRECISION_SCALE))
-        self.register_parameter(
-            "precision_lower",
-            nn.Parameter(torch.zeros(groups, rows, rows)) if specification.precision.startswith("full") else None,
-        )
+        is_full = specification.precision.startswith("full")
+        self.precision_lower = nn.Parameter(torch.zeros(groups, rows, rows)) if is_full else None
 
     def precision_root(self) -> Float[Tensor, "G M"] | Float[Tensor, "G M M"]:
         """L with Lambda = LL': a diagonal D, or the full D (I + N) with N strictly lower triangular."""

@@ -1,7 +1,7 @@
 """Priors over weights: specifications that a user writes, and the modules that a layer builds from them.
 
-Every prior is independent over outputs, w ~ N(0, P^-1), and gives the structured precision P of one column of weights. A
-prior with variables of its own also gives their KL.
+Every prior is independent over outputs, w ~ N(0, P^-1), and gives the structured precision P of one column of weights.
+A prior with variables of its own also gives their KL.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class _GammaScale(PriorModule):
         shape, rate = self.specification.shape, self.specification.rate
         posterior = Gamma(shape + self.log_alpha.exp(), rate + self.log_beta.exp(), validate_args=False)
         scale = standard_gamma(posterior.concentration.expand(num_samples), generator) / posterior.rate
-        prior = Gamma(torch.full_like(posterior.rate, shape), torch.full_like(posterior.rate, rate), validate_args=False)
+        prior = Gamma(
+            torch.full_like(posterior.rate, shape), torch.full_like(posterior.rate, rate), validate_args=False
+        )
         return PriorSample(ScaledIdentity(self.fan_in * scale, self.fan_in), kl_divergence(posterior, prior)[None])
 
 

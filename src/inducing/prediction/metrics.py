@@ -8,7 +8,7 @@ from torch import Tensor
 from inducing.prediction.predictive import Predictive
 
 
-def rmse(predictive: Predictive, y: Float[Tensor, "B *O"]) -> float:
+def rmse(predictive: Predictive, y: Float[Tensor, B * O]) -> float:
     """Root of the mean squared error of the predictive mean, over rows and outputs."""
     return float((predictive.mean - predictive.check_targets(y)).square().mean().sqrt())
 

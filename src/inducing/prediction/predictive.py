@@ -1,6 +1,6 @@
 """The predictive distribution: a mixture over posterior draws.
 
-    p(y | x) = 1/S sum_s p(y | f_s(x)),   V[y] = E_s V[y | f_s] (aleatoric) + V_s E[y | f_s] (epistemic)
+p(y | x) = 1/S sum_s p(y | f_s(x)),   V[y] = E_s V[y | f_s] (aleatoric) + V_s E[y | f_s] (epistemic)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_inputs
+from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
 
@@ -40,35 +41,34 @@ class Predictive:
     seed: int = 0
 
     @property
-    def mean(self) -> Float[Tensor, "B *O"]:
+    def mean(self) -> Float[Tensor, B * O]:
         """E[y | x]; for classes, their probabilities."""
         return self.location + self.scale * self.likelihood.mean(self.outputs).mean(0)
 
     @property
-    def aleatoric(self) -> Float[Tensor, "B *O"]:
+    def aleatoric(self) -> Float[Tensor, B * O]:
         """Variance from the noise in the targets: it stays however many data there are."""
         return self.scale**2 * self.likelihood.variance(self.outputs).mean(0)
 
     @property
-    def epistemic(self) -> Float[Tensor, "B *O"]:
+    def epistemic(self) -> Float[Tensor, B * O]:
         """Variance from not knowing the function: it goes with more data."""
         return self.scale**2 * self.likelihood.mean(self.outputs).var(0, correction=0)
 
     @property
-    def variance(self) -> Float[Tensor, "B *O"]:
+    def variance(self) -> Float[Tensor, B * O]:
         """The total variance, aleatoric plus epistemic."""
         return self.aleatoric + self.epistemic
 
     @property
-    def stddev(self) -> Float[Tensor, "B *O"]:
+    def stddev(self) -> Float[Tensor, B * O]:
         """The square root of the total variance."""
         return self.variance.sqrt()
 
     @property
     def samples(self) -> Tensor:
         """One draw of y from each component of the mixture, (S, B, ...); class labels for classes."""
-        generator = torch.Generator().manual_seed(self.seed)
-        drawn = self.likelihood.sample(self.outputs, generator)
+        drawn = self.likelihood.sample(self.outputs, seeded(self.seed, "observation noise"))
         return self.location + self.scale * drawn if drawn.is_floating_point() else drawn
 
     def log_prob(self, y: Tensor) -> Float[Tensor, " B"]:

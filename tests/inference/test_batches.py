@@ -1,0 +1,71 @@
+import itertools
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from inducing.inference.batches import batches
+
+X, Y = torch.arange(10.0)[:, None], -torch.arange(10.0)[:, None]
+
+
+def take(data, batch_size, count, seed=0):
+    found = batches(data, batch_size, torch.Generator().manual_seed(seed))
+    return found, list(itertools.islice(found.stream, count))
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
+def test_an_epoch_is_every_row_once_in_a_new_order(data):
+    found, parts = take(data, 4, 6)
+    assert (found.num_data, found.steps_per_epoch) == (10, 3)
+    epochs = [torch.cat([x for x, _ in parts[i : i + 3]]).flatten() for i in (0, 3)]
+    assert all(torch.equal(epoch.sort().values, X.flatten()) for epoch in epochs)
+    assert not torch.equal(epochs[0], epochs[1])
+    assert all(torch.equal(x, -y) for x, y in parts)
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
+def test_the_seed_decides_the_order(data):
+    first, second, other = (torch.cat([x for x, _ in take(data, 4, 3, seed)[1]]) for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_a_large_batch_is_the_whole_set():
+    _, parts = take((X, Y), 100, 2)
+    assert all(x is X and y is Y for x, y in parts)
+
+
+def test_a_loader_keeps_its_batches():
+    found, parts = take(DataLoader(TensorDataset(X, Y), batch_size=5), 3, 3)
+    assert (found.num_data, found.steps_per_epoch) == (10, 2)
+    assert [len(x) for x, _ in parts] == [5, 5, 5]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(X[0], Y[0])])
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (X, TypeError, "a pair .* a Dataset or a DataLoader, got Tensor"),
+        ((X, Y, Y), TypeError, "got tuple"),
+        ((X.numpy(), Y), TypeError, "x must be a torch.Tensor, got ndarray"),
+        ((X, Y[:3]), ValueError, "as many rows as each other"),
+        ((X[:0], Y[:0]), ValueError, "no data"),
+        (TensorDataset(X[:0], Y[:0]), ValueError, "no data"),
+        (DataLoader(Stream()), TypeError, "must have a length"),
+    ],
+)
+def test_bad_data_are_refused(data, error, message):
+    with pytest.raises(error, match=message):
+        take(data, 4, 1)
+
+
+def test_bad_batches_are_refused():
+    with pytest.raises(TypeError, match="must be a pair"):
+        take(TensorDataset(X, Y, Y), 4, 1)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        take((X, Y), 0, 1)

@@ -1,0 +1,89 @@
+import math
+
+import pytest
+import torch
+
+import inducing
+
+X, Y = torch.randn(12, 3), torch.randn(12, 2)
+
+
+def elbo(posterior="global", prior="scale", num_data=12):
+    torch.manual_seed(0)
+    network = inducing.models.mlp(3, 2, [5], posterior=posterior, prior=prior, num_inducing=4)
+    return inducing.ELBO(network, inducing.Gaussian(), num_data)
+
+
+def test_the_terms_add_up():
+    terms = elbo()(X, Y, num_samples=6, temperature=0.25)
+    assert terms.log_likelihood.shape == (6,)
+    assert terms.kl.shape == terms.prior_kl.shape == (2, 6)
+    likelihood, kl, prior_kl = terms.log_likelihood.mean(), terms.kl.mean(1).sum(), terms.prior_kl.mean(1).sum()
+    assert prior_kl > 0
+    torch.testing.assert_close(terms.elbo, likelihood - kl - prior_kl)
+    torch.testing.assert_close(terms.elbo_per_datapoint, terms.elbo / 12)
+    torch.testing.assert_close(terms.samples.mean(), terms.elbo)
+    # the ELBO is never tempered, the objective is
+    torch.testing.assert_close(terms.objective, likelihood - 0.25 * (kl + prior_kl))
+
+
+def test_the_terms_are_those_of_the_draw():
+    objective = elbo()
+    terms = objective(X, Y, 3, generator=torch.Generator().manual_seed(1))
+    draw = objective.network.draw(3, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(terms.kl, torch.stack([layer.kl for layer in draw.layers]))
+    torch.testing.assert_close(terms.log_likelihood, objective.likelihood.log_prob(draw(X), Y).sum(-1))
+
+
+def test_minibatches_are_scaled_up_to_all_data():
+    """The mean over all batches of the scaled log-likelihood is that of the whole set; the KL is not scaled."""
+    objective = elbo()
+
+    def terms(x, y):
+        return objective(x, y, 2, generator=torch.Generator().manual_seed(0))
+
+    parts = [terms(X[rows], Y[rows]) for rows in torch.arange(12).split(4)]
+    whole = terms(X, Y)
+    torch.testing.assert_close(sum(part.log_likelihood for part in parts) / 3, whole.log_likelihood)
+    torch.testing.assert_close(parts[0].kl, whole.kl)
+
+
+def test_the_elbo_is_below_the_evidence():
+    """A bound: for linear regression, where the evidence is known, no posterior exceeds it in expectation."""
+    x, y = torch.randn(15, 3).double(), torch.randn(15, 1).double()
+    likelihood = inducing.Gaussian(0.5, learn_variance=False).double()
+    design = torch.cat([x, torch.ones(15, 1)], 1)
+    covariance = design @ design.mT / 4 + likelihood.noise_variance * torch.eye(15)
+    evidence = torch.distributions.MultivariateNormal(torch.zeros(15).double(), covariance).log_prob(y[:, 0])
+    for posterior in ("factorised", "local", "global", "prior"):
+        network = inducing.models.mlp(3, 1, [], posterior=posterior, num_inducing=6).double()
+        samples = inducing.ELBO(network, likelihood, 15)(x, y, 4000).samples
+        assert samples.mean() - 4 * samples.std() / math.sqrt(4000) < evidence
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error", "message"),
+    [
+        (X[:0], Y[:0], ValueError, "there are no data"),
+        (X, Y[:5], ValueError, "as many rows as each other, got 12 and 5"),
+        (X, Y[:, 0], ValueError, r"y must have shape \(B, 2\), got \(12,\)"),
+        (X, Y.log(), ValueError, "y contains NaN or inf"),
+        (X, Y.long(), TypeError, "y must be floating point"),
+    ],
+)
+def test_bad_data_are_refused(x, y, error, message):
+    with pytest.raises(error, match=message):
+        elbo()(x, y)
+    with pytest.raises(error, match=message):
+        inducing.fit(elbo().network, inducing.Gaussian(), (x, y), num_steps=1, progress=False)
+
+
+def test_labels_out_of_range_are_refused():
+    network = inducing.models.mlp(3, 2, num_inducing=4)
+    with pytest.raises(ValueError, match=r"labels from 0 to 2, but the network has 2 outputs"):
+        inducing.ELBO(network, inducing.Categorical(), 3)(X[:3], torch.tensor([0, 1, 2]))
+
+
+def test_num_data_is_checked():
+    with pytest.raises(ValueError, match="num_data must be at least 1"):
+        elbo(num_data=0)

@@ -1,0 +1,159 @@
+import warnings
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import inducing
+
+X = torch.linspace(-1, 1, 20)[:, None]
+Y = X.sin() + 0.1 * torch.randn(20, 1)
+
+
+def network(posterior="global", seed=0, **kwargs):
+    torch.manual_seed(seed)
+    return inducing.models.mlp(1, 1, [5], posterior=posterior, num_inducing=6, **kwargs)
+
+
+def fit(net=None, data=(X, Y), likelihood=None, **kwargs):
+    return inducing.fit(
+        net or network(), likelihood or inducing.Gaussian(), data, progress=False, **{"num_steps": 5, **kwargs}
+    )
+
+
+@pytest.mark.parametrize("posterior", ["factorised", "local", "global", "factorised->global", "prior->global"])
+def test_the_elbo_rises(posterior):
+    history = fit(network(posterior), num_steps=150, learning_rate=3e-2)
+    assert sum(history.elbo[-20:]) / 20 > sum(history.elbo[:20]) / 20 + 0.2
+
+
+def test_one_layer_reaches_the_evidence():
+    """Training finds the optimal posterior of linear regression, where the bound is the evidence."""
+    likelihood = inducing.Gaussian(0.05, learn_variance=False)
+    net = inducing.models.mlp(1, 1, [], inducing_points=X)
+    fit(net, likelihood=likelihood, num_steps=600, learning_rate=5e-2)
+    samples = inducing.ELBO(net, likelihood, 20)(X, Y, 200).samples
+    design = torch.cat([X, torch.ones(20, 1)], 1)
+    covariance = design @ design.mT / 2 + 0.05 * torch.eye(20)
+    evidence = torch.distributions.MultivariateNormal(torch.zeros(20), covariance).log_prob(Y[:, 0])
+    assert evidence - 0.15 < samples.mean() < evidence + 0.05
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
+def test_the_same_seed_gives_the_same_numbers(data):
+    runs = []
+    for seed in (1, 1, 2):
+        net = network()
+        history = fit(net, data, batch_size=8, num_steps=10, seed=seed)
+        runs.append((history.elbo, net.inducing_points.detach().clone()))
+    assert runs[0][0] == runs[1][0] != runs[2][0]
+    assert torch.equal(runs[0][1], runs[1][1])
+
+
+def test_the_global_random_state_is_untouched():
+    net = network()
+    before = torch.get_rng_state()
+    fit(net)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_loader_does():
+    assert len(fit(data=DataLoader(TensorDataset(X, Y), batch_size=7))) == 5
+
+
+def test_the_history_tells_everything():
+    history = fit(network(prior="scale"), temperature=0.5, num_steps=4)
+    record = history[-1]
+    assert [each.step for each in history.records] == [1, 2, 3, 4]
+    assert len(record.kl) == len(record.prior_kl) == 2
+    assert record.elbo == pytest.approx(record.log_likelihood - sum(record.kl) - sum(record.prior_kl))
+    assert record.temperature == 0.5
+    assert [each.learning_rate for each in history.records] == pytest.approx(
+        [0.01, 0.00853553, 0.005, 0.00146447], rel=1e-5
+    )
+    assert all(a.seconds < b.seconds for a, b in zip(history.records, history.records[1:], strict=False))
+
+
+def test_the_kl_warms_up_in_stairs():
+    history = fit(batch_size=10, kl_warmup_epochs=10, num_steps=24)
+    expected = [epoch / 10 for epoch in range(10) for _ in range(2)] + [1.0] * 4
+    assert [record.temperature for record in history.records] == pytest.approx(expected)
+
+
+def test_callbacks_see_every_step_and_can_stop():
+    seen = []
+    history = fit(callbacks=[lambda record: seen.append(record.step), lambda record: record.step == 3])
+    assert seen == [1, 2, 3]
+    assert len(history) == 3
+
+
+def test_noise_is_learned_or_fixed():
+    for learn in (True, False):
+        likelihood = inducing.Gaussian(0.5, learn_variance=learn)
+        fit(likelihood=likelihood)
+        assert (likelihood.noise_variance.item() != pytest.approx(0.5)) == learn
+
+
+def test_classification():
+    labels = torch.arange(60) % 3
+    x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.5]])[labels] + 0.2 * torch.randn(60, 2)
+    net = inducing.models.mlp(2, 3, [10], inducing_points=x[:20], inducing_targets=labels[:20])
+    fit(net, (x, labels), inducing.Categorical(), num_steps=100)
+    predictive = inducing.predict(net, inducing.Categorical(), x)
+    assert inducing.metrics.accuracy(predictive, labels) > 0.95
+    # better than guessing on average, and sure of itself
+    assert inducing.metrics.log_likelihood(predictive, labels) > -0.5
+
+
+def test_more_inducing_points_than_data_are_allowed_and_explained():
+    with pytest.warns(UserWarning, match=r"30 inducing points for 20 data points: this is allowed"):
+        history = fit(inducing.models.mlp(1, 1, [5], num_inducing=30))
+    assert len(history) == 5
+
+
+def test_divergence_stops_before_the_parameters_are_spoilt():
+    net = network("factorised")
+    with torch.no_grad():
+        net.layers[2].posterior.scaled_mean[0, 0] = 1e30
+    before = {name: parameter.clone() for name, parameter in net.named_parameters()}
+    with pytest.raises(
+        inducing.DivergenceError, match=r"step 1: the KL of layers\.2 is not finite.*lower learning_rate"
+    ):
+        fit(net)
+    assert all(torch.equal(before[name], parameter) for name, parameter in net.named_parameters())
+
+
+def test_nothing_to_learn():
+    net = inducing.models.mlp(1, 1, posterior="prior")
+    with pytest.raises(ValueError, match="nothing can be learned"):
+        fit(net, likelihood=inducing.Gaussian(learn_variance=False))
+
+
+def test_steps_are_checked():
+    with pytest.raises(ValueError, match="num_steps must be at least 1"):
+        fit(num_steps=0)
+
+
+def test_the_progress_bar_shows_the_elbo(capsys):
+    inducing.fit(network(), inducing.Gaussian(), (X, Y), num_steps=3, description="my fit")
+    shown = capsys.readouterr().out
+    assert "my fit" in shown
+    assert "3/3" in shown
+    assert "ELBO" in shown
+
+
+@pytest.mark.filterwarnings("ignore::inducing.JitterWarning")
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_training_survives_extreme_scales(scale):
+    """Five layers in float32, inputs scaled by 1e-6 and 1e6, a constant feature, duplicate rows: finite to the end."""
+    x = scale * torch.cat([X, torch.ones_like(X)], 1)
+    x[10:] = x[:10]
+    net = inducing.models.mlp(2, 1, [10] * 4, inducing_points=x, inducing_targets=Y)
+    history = fit(net, (x, Y), num_steps=50)
+    assert all(abs(value) < float("inf") for value in history.elbo)
+
+
+def test_no_warnings_in_an_ordinary_fit():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit()

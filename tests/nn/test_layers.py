@@ -1,0 +1,91 @@
+import pytest
+import torch
+from torch import nn
+
+import inducing
+from inducing.nn.layers import Affine, ReparameterisedAffine
+from tests.oracles import linear_regression as oracle
+
+
+def one_layer(x, y, noise_variance, *, bias=True, precision="shared", prior="neal", kl="sample"):
+    """A layer with inducing points at the data, pseudo-outputs at the targets and Lambda the noise precision."""
+    posterior = inducing.GlobalInducing(precision, -torch.log(torch.tensor(noise_variance)).item(), kl)
+    layer = inducing.Linear(x.shape[1], y.shape[1], bias, prior, posterior)
+    return inducing.Network([layer], inducing_points=x, inducing_targets=y)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("precision", ["shared", "per_output", "full", "full_per_output"])
+@pytest.mark.parametrize("prior", ["neal", "standard"])
+@pytest.mark.parametrize(("rows", "features"), [(20, 3), (4, 9)])
+def test_every_elbo_sample_equals_the_evidence(rows, features, prior, precision, bias):
+    """The optimal posterior of one layer makes the bound tight, sample by sample, with zero variance."""
+    x, y = torch.randn(rows, features, dtype=torch.float64), torch.randn(rows, 2, dtype=torch.float64)
+    network = one_layer(x, y, 0.3, bias=bias, precision=precision, prior=prior)
+    likelihood = inducing.Gaussian(0.3, learn_variance=False).double()
+    # exact values, not those that float32 specifications were rounded to
+    with torch.no_grad():
+        log_noise = torch.log(torch.tensor(0.3, dtype=torch.float64))
+        likelihood.scaled_log_variance.copy_(log_noise / 10)
+        network.layers[0].posterior.scaled_log_precision.fill_((-log_noise / 3).item())
+    samples = inducing.ELBO(network, likelihood, num_data=rows)(x, y, num_samples=100).samples
+    design = torch.cat([x, torch.ones(rows, 1, dtype=torch.float64)], 1) if bias else x
+    scale = design.shape[1] if prior == "neal" else 1.0
+    evidence = oracle.log_evidence(design, y, scale * torch.eye(design.shape[1], dtype=torch.float64), 0.3)
+    torch.testing.assert_close(samples, evidence.expand(100), rtol=1e-8, atol=1e-8)
+
+
+def test_the_bias_is_the_last_weight():
+    weights = torch.randn(2, 4, 3)
+    x = torch.randn(1, 5, 3)
+    with_ones = torch.cat([x, torch.ones(1, 5, 1)], -1)
+    torch.testing.assert_close(Affine(weights, bias=True)(x), with_ones @ weights)
+    torch.testing.assert_close(Affine(weights, bias=False)(with_ones), with_ones @ weights)
+
+
+def test_local_reparameterisation_has_the_moments_of_weight_sampling():
+    layer = inducing.Linear(3, 2, posterior=inducing.Factorised(local_reparameterisation=True, initial_variance=0.3))
+    network = inducing.Network([layer])
+    x = torch.randn(4, 3)
+    generator, count = torch.Generator().manual_seed(0), 20_000
+    draw = network.draw(count, generator)
+    assert isinstance(draw.function.steps[0], ReparameterisedAffine)
+    assert not draw.function.consistent
+    resampled = draw(x)
+    assert not torch.equal(draw(x), resampled)
+    weights = network.draw(count, generator, consistent=True)(x)
+    assert torch.equal(layer.posterior.closed_form_kl(layer.prior(1).precision).expand(count), draw.layers[0].kl)
+    z = (resampled.mean(0) - weights.mean(0)) / (weights.var(0) * 2 / count).sqrt()
+    assert z.abs().max() < 4
+    z = (resampled.var(0) / weights.var(0) - 1) / (2 * 2 / count) ** 0.5
+    assert z.abs().max() < 4
+    # rows are independent given x, unlike those of one function
+    correlation = torch.corrcoef(resampled[:, :2, 0].mT)[0, 1]
+    assert abs(correlation) < 4 / count**0.5
+
+
+def test_a_layer_belongs_to_one_network():
+    layer = inducing.Linear(3, 3, posterior="factorised")
+    inducing.Network([layer])
+    with pytest.raises(RuntimeError, match="part of a network already"):
+        inducing.Network([layer])
+    twice = inducing.Linear(3, 3, posterior="factorised")
+    with pytest.raises(RuntimeError, match=r"layers\.2 Linear.*part of a network already"):
+        inducing.Network([twice, nn.ReLU(), twice])
+
+
+def test_an_unbuilt_layer_says_so():
+    with pytest.raises(RuntimeError, match="put it in a Network"):
+        inducing.Linear(3, 3).draw(None, 1)
+
+
+@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (-1, 2)])
+def test_impossible_sizes(sizes):
+    with pytest.raises(ValueError, match="at least 1"):
+        inducing.Linear(*sizes)
+
+
+def test_the_repr_tells_the_specification():
+    assert "Linear(3, 2, NealPrior(), GlobalInducing(precision='full'" in repr(
+        inducing.Linear(3, 2, posterior=inducing.GlobalInducing("full"))
+    )

@@ -1,0 +1,42 @@
+import pytest
+import torch
+from torch import nn
+
+import inducing
+
+X = torch.randn(12, 3)
+
+
+@pytest.mark.parametrize(
+    "posterior", ["factorised", "local", "global", "prior", "factorised->global", "prior->global", "global->factorised"]
+)
+def test_one_call_serves_every_posterior(posterior):
+    network = inducing.models.mlp(3, 2, posterior=posterior, inducing_points=X, inducing_targets=X[:, :2])
+    assert network(X, 4).shape == (4, 12, 2)
+
+
+def test_the_architecture():
+    network = inducing.models.mlp(3, 2, [7, 5], activation=nn.Tanh, bias=False, num_inducing=4)
+    kinds = [type(module) for module in network.layers]
+    assert kinds == [inducing.Linear, nn.Tanh, inducing.Linear, nn.Tanh, inducing.Linear]
+    sizes = [(m.in_features, m.out_features, m.bias) for m in network.layers if isinstance(m, inducing.Linear)]
+    assert sizes == [(3, 7, False), (7, 5, False), (5, 2, False)]
+
+
+def test_no_hidden_layer_is_linear_regression():
+    assert len(inducing.models.mlp(3, 2, [], num_inducing=4).layers) == 1
+
+
+def test_local_layers_take_as_many_points_as_global_ones_would():
+    network = inducing.models.mlp(3, 1, [5], posterior="local", num_inducing=9)
+    assert {m.posterior.inducing_inputs.shape[0] for m in network.layers if isinstance(m, inducing.Linear)} == {9}
+    own = inducing.models.mlp(3, 1, [5], posterior=inducing.LocalInducing(num_inducing=2), num_inducing=9)
+    assert own.layers[0].posterior.inducing_inputs.shape[0] == 2
+
+
+def test_a_list_of_posteriors():
+    network = inducing.models.mlp(3, 1, [5], posterior=["prior", inducing.GlobalInducing("full")], num_inducing=9)
+    specs = [m.posterior_spec for m in network.layers if isinstance(m, inducing.Linear)]
+    assert specs == [inducing.PriorOnly(), inducing.GlobalInducing("full")]
+    with pytest.raises(ValueError, match="3 posteriors were given for 2 layers"):
+        inducing.models.mlp(3, 1, [5], posterior=["prior"] * 3)

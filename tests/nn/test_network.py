@@ -1,0 +1,220 @@
+import pytest
+import torch
+from torch import nn
+
+import inducing
+from inducing.linalg.cholesky import FactorisationError
+
+X = torch.linspace(-1, 1, 30).reshape(10, 3)
+
+
+def linear(*sizes, posterior="global", **kwargs):
+    return inducing.Linear(*sizes, posterior=posterior, **kwargs)
+
+
+def test_parameters_are_complete_at_birth():
+    network = inducing.Network([linear(3, 4), nn.ReLU(), linear(4, 2)], inducing_points=X)
+    names = {name for name, _ in network.named_parameters()}
+    assert names == {
+        "inducing_points",
+        *(f"layers.{i}.posterior.{name}" for i in (0, 2) for name in ("pseudo_outputs", "scaled_log_precision")),
+    }
+    network(X)
+    assert names == {name for name, _ in network.named_parameters()}
+
+
+def test_first_values_come_from_the_data():
+    y = torch.randn(10, 2)
+    network = inducing.Network([linear(3, 4), nn.ReLU(), linear(4, 2)], inducing_points=X, inducing_targets=y)
+    assert torch.equal(network.inducing_points, X)
+    assert torch.equal(network.layers[2].posterior.pseudo_outputs, y)
+    assert network.layers[2].posterior.scaled_log_precision.unique().item() == 0.0
+    assert network.layers[0].posterior.scaled_log_precision.unique().item() == pytest.approx(-4 / 3)
+    # a copy: training does not write into the user's data
+    with torch.no_grad():
+        network.inducing_points.add_(1.0)
+    assert X.min() == -1
+
+
+def test_labels_become_one_hot():
+    labels = torch.arange(10) % 4
+    network = inducing.Network([linear(3, 4)], inducing_points=X, inducing_targets=labels)
+    assert torch.equal(network.layers[0].posterior.pseudo_outputs, nn.functional.one_hot(labels, 4).float())
+
+
+def test_fixed_inducing_locations_are_a_buffer():
+    network = inducing.Network([linear(3, 1)], inducing_points=X, learn_inducing_locations=False)
+    assert "inducing_points" not in dict(network.named_parameters())
+    assert "inducing_points" in network.state_dict()
+
+
+def test_a_number_of_inducing_points_is_drawn():
+    network = inducing.Network([linear(3, 1)], num_inducing=500)
+    assert network.num_inducing == 500
+    assert abs(network.inducing_points.std() - 1) < 0.1
+
+
+def test_the_network_takes_the_dtype_of_its_inducing_points():
+    network = inducing.Network([linear(3, 1, prior="scale")], inducing_points=X.double())
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float64} == {network.dtype}
+
+
+def test_shapes_are_walked_through_flatten():
+    layers = [nn.Flatten(), linear(12, 5), nn.Tanh(), linear(5, 2)]
+    network = inducing.Network(layers, num_inducing=4, input_shape=(3, 2, 2))
+    assert network(torch.randn(6, 3, 2, 2), 7).shape == (7, 6, 2)
+
+
+def test_residual_adds_its_branches():
+    inner, outer = linear(4, 4, posterior="prior"), linear(3, 4, posterior="prior")
+    shortcut = linear(4, 4, posterior="prior")
+    network = inducing.Network([outer, inducing.Residual(nn.ReLU(), inner, shortcut=shortcut)])
+    assert network.layer_names == ("layers.0", "layers.1.layers.1", "layers.1.shortcut.0")
+    draw = network.draw(2)
+    first, body, across = (layer.function for layer in draw.layers)
+    hidden = first(X[None])
+    torch.testing.assert_close(draw(X), body(hidden.relu()) + across(hidden))
+
+
+def test_residual_sends_inducing_points_through_both_branches():
+    network = inducing.Network(
+        [linear(3, 4), inducing.Residual(nn.ReLU(), linear(4, 4)), linear(4, 1)], inducing_points=X
+    )
+    draw = network.draw(5)
+    torch.testing.assert_close(draw.inducing, draw(X))
+
+
+def test_the_inducing_points_go_where_data_would_go():
+    """Draw, then run: the output at the inducing points is the drawn function there, in every layer."""
+    network = inducing.models.mlp(3, 2, [5, 4], inducing_points=X)
+    draw = network.draw(3)
+    torch.testing.assert_close(draw.inducing, draw(X))
+    x = X[None]
+    bayesian = iter(draw.layers)
+    for module, step in zip(network.layers, draw.function.steps, strict=True):
+        x = step(x)
+        if isinstance(module, inducing.Linear):
+            torch.testing.assert_close(next(bayesian).inducing, x)
+
+
+def test_layers_are_correlated_only_with_global_inducing():
+    """log Q of the upper weights depends on the lower draw: at fixed probes, layers 1 and 2 move together."""
+
+    def correlation(posterior):
+        torch.manual_seed(0)
+        network = inducing.models.mlp(
+            1, 1, [1], posterior=posterior, activation=nn.Identity, bias=False, num_inducing=5
+        )
+        with torch.no_grad():
+            for module in network.layers:
+                if isinstance(module, inducing.Linear):
+                    module.posterior.pseudo_outputs.copy_(torch.ones(5, 1))
+                    module.posterior.scaled_log_precision.zero_()
+        draw = network.draw(4000, torch.Generator().manual_seed(0))
+        first, second = (layer.function(torch.ones(1, 1, 1)).flatten() for layer in draw.layers)
+        return torch.corrcoef(torch.stack([first, second]))[0, 1].abs()
+
+    assert correlation(inducing.LocalInducing(num_inducing=5)) < 4 / 4000**0.5
+    assert correlation("global") > 0.1
+
+
+@pytest.mark.parametrize("layers", [2, 5])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("prior", ["neal", "standard", "scale"])
+@pytest.mark.filterwarnings("ignore::inducing.JitterWarning")
+def test_float32_survives_duplicates_constants_and_scales(scale, layers, prior):
+    x = scale * torch.randn(20, 3)
+    x[:, 1] = scale
+    x[10:] = x[:10]
+    network = inducing.models.mlp(3, 1, [20] * (layers - 1), prior=prior, inducing_points=x, inducing_targets=x[:, :1])
+    elbo = inducing.ELBO(network, inducing.Gaussian(), num_data=20)
+    terms = elbo(x, x[:, :1], 3)
+    terms.objective.backward()
+    assert torch.isfinite(terms.samples).all()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in elbo.parameters())
+
+
+def test_a_failed_factorisation_names_the_layer():
+    network = inducing.models.mlp(3, 1, [4], inducing_points=X)
+    with torch.no_grad():
+        network.layers[2].posterior.scaled_log_precision.fill_(float("nan"))
+    with pytest.raises(FactorisationError, match=r"layers\.2 Linear\(4, 1, .*NaN or inf.*Remedies"):
+        network(X)
+
+
+def test_a_layer_inside_a_residual_is_named_too():
+    block = inducing.Residual(linear(3, 3))
+    network = inducing.Network([block, linear(3, 1)], inducing_points=X)
+    with torch.no_grad():
+        block.layers[0].posterior.scaled_log_precision.fill_(float("nan"))
+    with pytest.raises(FactorisationError, match=r"layers\.0\.layers\.0 Linear"):
+        network(X)
+
+
+LR = inducing.Factorised(local_reparameterisation=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: inducing.Network([]), ValueError, "at least one Bayesian layer"),
+        (lambda: inducing.Network([nn.ReLU()]), ValueError, "at least one Bayesian layer"),
+        (lambda: inducing.Network([linear(3, 1)]), ValueError, r"layers\.0 has a GlobalInducing posterior and needs inducing points; pass rows of the training inputs, e\.g\. inducing_points=x\[:100\]"),
+        (lambda: inducing.Network([linear(3, 1, posterior="factorised")], inducing_points=X), ValueError, "no layer uses the inducing points"),
+        (lambda: inducing.Network([linear(3, 1, posterior="local")], num_inducing=4), ValueError, "no layer uses the inducing points"),
+        (lambda: inducing.Network([linear(3, 1)], num_inducing=0), ValueError, "at least 1"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X, num_inducing=3), ValueError, "leave one of them out"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X[:0]), ValueError, "zero rows"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X[0]), ValueError, r"inducing_points must be \(M, features\), got \(3,\)"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X, input_shape=4), ValueError, r"inducing_points must be \(M, 4\), got \(10, 3\)"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X.long()), TypeError, "floating point"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X.numpy()), TypeError, r"torch\.as_tensor"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X / 0), ValueError, "NaN or inf in 10 of 10 rows"),
+        (lambda: inducing.Network([linear(5, 1)], inducing_points=X), ValueError, r"layers\.0 Linear\(5, 1.*takes rows of 5 features, but what reaches it is \(3,\)"),
+        (lambda: inducing.Network([linear(3, 4), linear(5, 1)], inducing_points=X), ValueError, r"layers\.1 Linear\(5, 1.*rows of 5 features"),
+        (lambda: inducing.Network([linear(3, 1)], num_inducing=3, input_shape=(3, 2, 2)), ValueError, r"torch\.nn\.Flatten"),
+        (lambda: inducing.Network([nn.Flatten(), linear(3, 1)], num_inducing=3), ValueError, "pass input_shape"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X, inducing_targets=torch.zeros(10)), ValueError, r"must be \(10, 1\).*y\[:, None\]"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X, inducing_targets=torch.zeros(9, 1)), ValueError, r"must be \(10, 1\)"),
+        (lambda: inducing.Network([linear(3, 2)], inducing_points=X, inducing_targets=torch.full((10,), 2)), ValueError, r"labels outside 0\.\.1"),
+        (lambda: inducing.Network([linear(3, 2), linear(2, 1, posterior="factorised")], inducing_points=X, inducing_targets=X), ValueError, "does not end in one"),
+        (lambda: inducing.Network([nn.Sequential(linear(3, 1))], inducing_points=X), ValueError, "hides Bayesian layers"),
+        (lambda: inducing.Network([linear(3, 4, posterior=LR), linear(4, 1)], inducing_points=X), ValueError, r"layers\.0 .*draws new weights for every row.*layers\.1 above would learn from the wrong one"),
+        (lambda: inducing.Network([inducing.Residual(linear(3, 4)), linear(4, 1)], inducing_points=X), ValueError, r"branches of a Residual must end in one shape, got \(4,\) and \(3,\)"),
+    ],
+)  # fmt: skip
+def test_bad_networks_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_local_reparameterisation_is_fine_above_inducing_layers():
+    inducing.Network([linear(3, 4), linear(4, 1, posterior=LR)], inducing_points=X)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (torch.zeros(10, 4), ValueError, r"x must have shape \(B, 3\), got \(10, 4\)"),
+        (torch.zeros(3), ValueError, r"batch axis, x\[None\]"),
+        (torch.zeros(10, 3).double(), TypeError, r"x is torch\.float64 but the network is torch\.float32; convert the data, x\.to\(torch\.float32\)"),
+        (torch.zeros(10, 3).long(), TypeError, "x is torch.int64"),
+        (torch.full((10, 3), float("nan")), ValueError, r"x contains NaN or inf in 10 of 10 rows \(rows 0, 1, 2, 3, 4, \.\.\.\)"),
+        (torch.zeros(10, 3).numpy(), TypeError, "x must be a torch.Tensor, got ndarray"),
+    ],
+)  # fmt: skip
+def test_bad_inputs_are_refused(x, error, message):
+    network = inducing.models.mlp(3, 1, num_inducing=4)
+    with pytest.raises(error, match=message):
+        network(x)
+    with pytest.raises(error, match=message):
+        inducing.predict(network, inducing.Gaussian(), x)
+    with pytest.raises(error, match=message):
+        inducing.ELBO(network, inducing.Gaussian(), 10)(x, torch.zeros(10, 1))
+    with pytest.raises(error, match=message):
+        inducing.fit(network, inducing.Gaussian(), (x, torch.zeros(len(x), 1)), num_steps=1, progress=False)
+
+
+def test_the_number_of_samples_is_checked():
+    with pytest.raises(ValueError, match="num_samples must be at least 1"):
+        inducing.models.mlp(3, 1, num_inducing=4).draw(0)

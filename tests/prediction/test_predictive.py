@@ -1,0 +1,144 @@
+import math
+
+import pytest
+import torch
+from torch.distributions import Categorical, MixtureSameFamily, Normal
+
+import inducing
+from inducing.prediction.predictive import Predictive
+
+OUTPUTS = torch.randn(50, 6, 2).double()
+Y = torch.randn(6, 2).double()
+
+
+def gaussian():
+    return Predictive(OUTPUTS, inducing.Gaussian([0.3, 0.5], learn_variance=False).double())
+
+
+def mixture():
+    """The same mixture by torch.distributions, output by output."""
+    weights = Categorical(torch.ones(6, 2, 50).double())
+    std = torch.tensor([0.3, 0.5]).double().sqrt()
+    return MixtureSameFamily(weights, Normal(OUTPUTS.permute(1, 2, 0), std[:, None].expand(2, 50)), validate_args=False)
+
+
+def test_moments_are_those_of_the_mixture():
+    predictive = gaussian()
+    torch.testing.assert_close(predictive.mean, mixture().mean)
+    torch.testing.assert_close(predictive.variance, mixture().variance, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(predictive.epistemic, OUTPUTS.var(0, correction=0))
+    torch.testing.assert_close(
+        predictive.aleatoric, torch.tensor([0.3, 0.5]).double().expand(6, 2), rtol=1e-6, atol=1e-6
+    )
+    torch.testing.assert_close(predictive.stddev**2, predictive.variance)
+
+
+def test_the_density_is_that_of_the_joint_mixture():
+    """Both outputs belong to one draw: log-sum-exp of their sum, not the sum of the marginals."""
+    components = Normal(OUTPUTS, gaussian().likelihood.noise_variance.sqrt()).log_prob(Y).sum(-1)
+    torch.testing.assert_close(gaussian().log_prob(Y), components.logsumexp(0) - math.log(50))
+
+
+def test_the_density_integrates_to_one():
+    predictive = Predictive(
+        torch.randn(20, 4001, 1).double()[:, :1].expand(-1, 4001, -1), inducing.Gaussian(0.3).double()
+    )
+    grid = torch.linspace(-10, 10, 4001).double()[:, None]
+    total = torch.trapezoid(predictive.unstandardise(0.5, 1.5).log_prob(grid).exp(), grid[:, 0])
+    torch.testing.assert_close(total.item(), 1.0, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("q", [0.01, 0.05, 0.5, 0.95, 0.999])
+def test_quantiles_invert_the_distribution_function(q):
+    torch.testing.assert_close(
+        mixture().cdf(gaussian().quantile(q)), torch.full((6, 2), q).double(), rtol=1e-6, atol=1e-6
+    )
+
+
+def test_several_quantiles_at_once():
+    levels = gaussian().quantile([0.1, 0.5, 0.9])
+    assert levels.shape == (3, 6, 2)
+    assert (levels.diff(dim=0) > 0).all()
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, 2.0, float("nan")])
+def test_quantiles_are_checked(q):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        gaussian().quantile(q)
+
+
+def test_samples_have_the_total_variance():
+    outputs = torch.randn(20_000, 1, 1)
+    predictive = Predictive(outputs, inducing.Gaussian(0.5))
+    samples = predictive.samples
+    assert samples.shape == outputs.shape
+    assert abs((samples.var() / predictive.variance.item() - 1) / (2 / 20_000) ** 0.5) < 4
+    assert torch.equal(samples, predictive.samples)
+
+
+def test_the_original_scale():
+    location, scale = 5.0, 3.0
+    standard, original = gaussian(), gaussian().unstandardise(location, scale)
+    torch.testing.assert_close(original.mean, location + scale * standard.mean)
+    torch.testing.assert_close(original.variance, scale**2 * standard.variance)
+    torch.testing.assert_close(original.epistemic + original.aleatoric, original.variance)
+    torch.testing.assert_close(original.quantile(0.3), location + scale * standard.quantile(0.3))
+    torch.testing.assert_close(original.samples, location + scale * standard.samples)
+    # p(y) dy: a factor of 1/scale for each of two outputs
+    expected = standard.log_prob(Y) - 2 * math.log(scale)
+    torch.testing.assert_close(original.log_prob(location + scale * Y), expected)
+    per_output = gaussian().unstandardise(torch.zeros(2).double(), torch.tensor([2.0, 4.0]).double())
+    shrunk = per_output.log_prob(Y * torch.tensor([2.0, 4.0]).double())
+    torch.testing.assert_close(shrunk, standard.log_prob(Y) - math.log(8))
+
+
+def test_classes():
+    outputs = torch.randn(50, 6, 4)
+    predictive, labels = Predictive(outputs, inducing.Categorical()), torch.arange(6) % 4
+    torch.testing.assert_close(predictive.mean, outputs.softmax(-1).mean(0))
+    # total variance of the one-hot vector under the mixture
+    torch.testing.assert_close(predictive.variance, predictive.mean * (1 - predictive.mean))
+    torch.testing.assert_close(predictive.log_prob(labels), predictive.mean[torch.arange(6), labels].log())
+    assert predictive.samples.shape == (50, 6)
+    with pytest.raises(TypeError, match="no quantiles"):
+        predictive.quantile(0.5)
+    with pytest.raises(TypeError, match="no other scale"):
+        predictive.unstandardise(0.0, 2.0)
+
+
+def test_predictions_do_not_depend_on_batches_and_seeds_decide():
+    network, x = inducing.models.mlp(3, 2, num_inducing=5), torch.randn(11, 3)
+    likelihood = inducing.Gaussian()
+    whole = inducing.predict(network, likelihood, x, 20)
+    torch.testing.assert_close(inducing.predict(network, likelihood, x, 20, batch_size=4).outputs, whole.outputs)
+    assert torch.equal(inducing.predict(network, likelihood, x, 20).outputs, whole.outputs)
+    assert not torch.equal(inducing.predict(network, likelihood, x, 20, seed=1).outputs, whole.outputs)
+
+
+def test_a_prediction_is_a_value():
+    network, likelihood = inducing.models.mlp(3, 1, num_inducing=5), inducing.Gaussian(0.5)
+    predictive = inducing.predict(network, likelihood, torch.randn(4, 3))
+    before = predictive.variance
+    with torch.no_grad():
+        likelihood.scaled_log_variance.add_(1.0)
+    assert torch.equal(predictive.variance, before)
+    assert not predictive.variance.requires_grad
+
+
+def test_bad_targets_are_refused():
+    with pytest.raises(ValueError, match="y must have 6 rows, one for each prediction, got 5"):
+        gaussian().log_prob(Y[:5])
+    with pytest.raises(ValueError, match=r"y must have shape \(B, 2\)"):
+        gaussian().log_prob(Y[:, :1])
+
+
+def test_no_rows_give_no_predictions():
+    network = inducing.models.mlp(3, 1, num_inducing=5)
+    assert inducing.predict(network, inducing.Gaussian(), torch.zeros(0, 3)).mean.shape == (0, 1)
+
+
+def test_batch_size_is_checked():
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        inducing.predict(
+            inducing.models.mlp(3, 1, num_inducing=5), inducing.Gaussian(), torch.zeros(2, 3), batch_size=0
+        )

@@ -1,0 +1,40 @@
+"""The shape annotations of the whole package hold, checked at run time in a process of its own."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+from jaxtyping import install_import_hook
+
+install_import_hook("inducing", "beartype.beartype")
+
+import torch
+import inducing
+from inducing.experiments import toy
+from inducing.linalg.noise import seeded
+
+x, y, labels = torch.randn(12, 3), torch.randn(12, 2), torch.arange(12) % 4
+posteriors = [
+    "factorised", "local", "global", "prior", "factorised->global",
+    inducing.Factorised(local_reparameterisation=True), inducing.GlobalInducing("full_per_output"),
+    inducing.LocalInducing(precision="per_output", kl="closed_form"),
+]
+for posterior in posteriors:
+    for prior in ("neal", "standard", "scale"):
+        for likelihood, target, outputs in ((inducing.Gaussian([0.1, 0.2]), y, 2), (inducing.Categorical(), labels, 4)):
+            network = inducing.models.mlp(3, outputs, [5], posterior=posterior, prior=prior, num_inducing=6)
+            inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
+            predictive = inducing.predict(network, likelihood, x, 5, batch_size=7)
+            predictive.mean, predictive.variance, predictive.samples, predictive.log_prob(target)
+            if outputs == 2:
+                predictive.unstandardise(torch.zeros(2), torch.ones(2)).quantile([0.1, 0.9])
+toy.run(toy.Settings(num_steps=2, train_samples=2, test_samples=4), "global", progress=False)
+print("shapes hold")
+"""
+
+
+def test_every_annotation_holds():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.strip() == "shapes hold", done.stderr[-2000:]
