@@ -14,6 +14,9 @@ jaxtyping.install_import_hook(["inducing.linalg", "inducing.nn.draw"], "beartype
 
 import torch  # noqa: E402
 
+# small matrices gain nothing from a second thread, and lose much where cores are shared
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def _seeded():

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 import inducing
 
@@ -22,6 +23,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     namespace = {}
+    torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for block in blocks:

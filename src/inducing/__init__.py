@@ -1,15 +1,21 @@
 """Bayesian neural networks with global inducing points: posteriors that are correlated across layers."""
 
 from inducing import data
-from inducing.inference.objective import ELBO, ELBOTerms
-from inducing.inference.training import DivergenceError, History, Record, fit
+from inducing.data.standardise import Standardiser
+from inducing.inference.callbacks import JSONLog, TensorBoard
+from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
+from inducing.inference.history import History, Record
+from inducing.inference.objective import ELBO, ELBOTerms, evaluate
+from inducing.inference.recipes import Recipe
+from inducing.inference.state import DivergenceError, RollBackWarning
+from inducing.inference.training import fit
 from inducing.linalg.cholesky import FactorisationError, JitterWarning
 from inducing.nn import models
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.layers import Linear
 from inducing.nn.likelihoods import Categorical, Gaussian
 from inducing.nn.network import Network, Residual
-from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, PriorOnly
+from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, OptimalInducing, PriorOnly
 from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
@@ -17,6 +23,8 @@ from inducing.prediction.predictive import Predictive, predict
 __all__ = [
     "ELBO",
     "Categorical",
+    "CheckpointError",
+    "CheckpointWarning",
     "DivergenceError",
     "Draw",
     "ELBOTerms",
@@ -26,19 +34,26 @@ __all__ = [
     "Gaussian",
     "GlobalInducing",
     "History",
+    "JSONLog",
     "JitterWarning",
     "Linear",
     "LocalInducing",
     "NealPrior",
     "Network",
     "NetworkDraw",
+    "OptimalInducing",
     "Predictive",
     "PriorOnly",
+    "Recipe",
     "Record",
     "Residual",
+    "RollBackWarning",
     "ScalePrior",
     "StandardPrior",
+    "Standardiser",
+    "TensorBoard",
     "data",
+    "evaluate",
     "fit",
     "metrics",
     "models",

@@ -39,11 +39,20 @@ def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: st
         expected = ", ".join(["B", *map(str, shape)])
         hint = "; a single row needs a batch axis, x[None]" if tuple(x.shape) == shape else ""
         raise ValueError(f"{name} must have shape ({expected}), got {tuple(x.shape)}{hint}")
-    if x.dtype != dtype:
-        remedy = f"{name}.to({dtype})" if dtype == torch.float32 or not x.is_floating_point() else f"{name}.double()"
-        raise TypeError(f"{name} is {x.dtype} but the network is {dtype}; convert the data, {remedy}, or the network")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} is {x.dtype} but the network is {dtype}; convert the data, {name}.to({dtype})")
+    check_dtype(name, x, dtype)
     check_finite(name, x)
     return x
+
+
+def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
+    """Ask for the dtype of the network; labels are integers and have their own check."""
+    if value.is_floating_point() and value.dtype != dtype:
+        raise TypeError(
+            f"{name} is {value.dtype} but the network is {dtype}; convert the data, {name}.to({dtype}), or the network, "
+            f"network.to({value.dtype})"
+        )
 
 
 def check_rows(x: Tensor, y: Tensor) -> None:

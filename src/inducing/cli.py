@@ -1,7 +1,9 @@
-"""The command line: `inducing demo`."""
+"""The command line: `inducing demo` and `inducing reproduce`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +18,19 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"inducing {version('inducing')}")
         raise typer.Exit
+
+
+@contextmanager
+def _one_line_errors(command: str) -> Iterator[None]:
+    """Bad usage and files that cannot be used are one line on stderr and exit code 2, without a traceback."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        typer.echo(f"inducing {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt as stopped:
+        typer.echo(f"inducing {command}: {stopped or 'interrupted'}", err=True)
+        raise typer.Exit(130) from None
 
 
 @app.callback()
@@ -34,10 +49,32 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
-    from inducing.experiments import toy  # matplotlib and torch take a second: not for --help
+    with _one_line_errors("demo"):
+        import torch  # takes seconds: not for --help
 
-    try:
-        toy.demo(out, toy.Settings(num_steps=steps, seed=seed), Console())
-    except OSError as error:
-        typer.echo(f"inducing demo: {error}", err=True)
-        raise typer.Exit(2) from None
+        from inducing.experiments import toy
+
+        # matrices this small gain nothing from a second thread, and lose much where cores are shared
+        torch.set_num_threads(1)
+        toy.demo(out, steps, seed, Console())
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Experiment: toy, toy-num-inducing, compositional-bnn, linear.")],
+    preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (at most an hour), or paper.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    resume: Annotated[bool, typer.Option(help="Keep what is finished; --no-resume does it again.")] = True,
+    only: Annotated[str | None, typer.Option(help="Part of the runs: key=value,key=value.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
+) -> None:
+    """Run an experiment of the paper, or go on with one: what is finished is never repeated."""
+    with _one_line_errors("reproduce"):
+        from inducing.experiments.registry import EXPERIMENTS
+        from inducing.experiments.sweep import parse_only
+        from inducing.experiments.sweep import reproduce as run
+
+        if name not in EXPERIMENTS:
+            raise ValueError(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}")
+        experiment = EXPERIMENTS[name]
+        run(experiment, preset, out, jobs=jobs, resume=resume, only=parse_only(only, experiment), console=Console())

@@ -1,30 +1,39 @@
 import numpy as np
 import pytest
+import torch
 
 from inducing.data.standardise import Standardiser
 
 
-def test_zero_mean_and_unit_deviation():
-    rows = np.random.default_rng(0).normal(5, 3, (50, 2))
-    standard = Standardiser.of(rows).apply(rows)
-    np.testing.assert_allclose(standard.mean(0), 0, atol=1e-12)
-    np.testing.assert_allclose(standard.std(0), 1)
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray])
+def test_zero_mean_and_unit_deviation(kind):
+    rows = kind(np.random.default_rng(0).normal(5, 3, (50, 2)))
+    standard = Standardiser.of(rows).apply(rows, torch.float64)
+    torch.testing.assert_close(standard.mean(0), torch.zeros(2).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(standard.std(0, correction=0), torch.ones(2).double())
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6, -1e-6, 288.15])
-def test_a_constant_column_becomes_zero(value):
+def test_a_constant_column_becomes_zero(value, dtype):
     # the mean of many equal numbers is not always that number
-    rows = np.full((7919, 1), value)
+    rows = np.full((7919, 1), value, dtype=dtype)
     standardiser = Standardiser.of(rows)
     assert standardiser.std == 1.0
-    np.testing.assert_allclose(standardiser.apply(rows), 0, atol=1e-9 * max(abs(value), 1))
+    assert standardiser.apply(rows).abs().max() < 1e-6 * max(abs(value), 1)
 
 
-def test_small_is_not_constant():
-    rows = 1e-8 * np.array([[1.0], [2.0], [3.0]])
-    np.testing.assert_allclose(Standardiser.of(rows).apply(rows).std(0), 1)
+@pytest.mark.parametrize("rows", [1e-8 * np.arange(3.0), 1.7e12 + 0.5 * np.arange(100.0)])
+def test_small_and_large_are_not_constant(rows):
+    torch.testing.assert_close(Standardiser.of(rows[:, None]).apply(rows[:, None]).std(correction=0).item(), 1.0)
 
 
 def test_only_the_training_rows_count():
     train, test = np.array([[0.0], [2.0]]), np.array([[100.0]])
     assert Standardiser.of(train).apply(test) == 99.0
+
+
+@pytest.mark.parametrize("rows", [np.zeros(3), np.zeros((0, 2))])
+def test_bad_rows_are_refused(rows):
+    with pytest.raises(ValueError, match="rows must be a table"):
+        Standardiser.of(rows)

@@ -19,7 +19,8 @@ def test_global_inducing_on_yacht(uci_folder, real_data):
     )
     likelihood, data = inducing.Gaussian(), (split.x_train, split.y_train)
     steps = 4000 if real_data else 200
-    inducing.fit(network, likelihood, data, num_steps=steps, num_samples=10, progress=False)
+    recipe = inducing.Recipe(num_steps=steps, learning_rate=1e-2, schedule="cosine", num_samples=10)
+    inducing.fit(network, likelihood, data, recipe, progress=False)
     with torch.no_grad():
         elbo = inducing.ELBO(network, likelihood, len(split.x_train))(*data, num_samples=100).elbo_per_datapoint
     predictive = inducing.predict(network, likelihood, split.x_test).unstandardise(split.target_mean, split.target_std)

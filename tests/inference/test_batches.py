@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
 from inducing.inference.batches import batches
 
@@ -10,8 +10,8 @@ X, Y = torch.arange(10.0)[:, None], -torch.arange(10.0)[:, None]
 
 
 def take(data, batch_size, count, seed=0):
-    found = batches(data, batch_size, torch.Generator().manual_seed(seed))
-    return found, list(itertools.islice(found.stream, count))
+    found = batches(data, batch_size, seed)
+    return found, list(itertools.islice(found.since(0), count))
 
 
 @pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
@@ -31,6 +31,22 @@ def test_the_seed_decides_the_order(data):
     assert not torch.equal(first, other)
 
 
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
+@pytest.mark.parametrize("step", [1, 3, 5])
+def test_the_stream_can_be_taken_up_at_any_step(data, step):
+    found, parts = take(data, 4, 8)
+    later = list(itertools.islice(found.since(step), 8 - step))
+    assert found.repeatable
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(parts[step:], later, strict=True))
+
+
+def test_a_loader_that_shuffles_by_itself_cannot_be_repeated():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True)
+    assert not batches(loader, 4, 0).repeatable
+    loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True, generator=torch.Generator())
+    assert batches(loader, 4, 0).repeatable
+
+
 def test_a_large_batch_is_the_whole_set():
     _, parts = take((X, Y), 100, 2)
     assert all(x is X and y is Y for x, y in parts)
@@ -40,6 +56,11 @@ def test_a_loader_keeps_its_batches():
     found, parts = take(DataLoader(TensorDataset(X, Y), batch_size=5), 3, 3)
     assert (found.num_data, found.steps_per_epoch) == (10, 2)
     assert [len(x) for x, _ in parts] == [5, 5, 5]
+
+
+def test_a_sampler_says_how_many_data_there_are():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=2, sampler=SubsetRandomSampler(range(6)))
+    assert batches(loader, 4, 0).num_data == 6
 
 
 class Stream(IterableDataset):
@@ -56,6 +77,7 @@ class Stream(IterableDataset):
         ((X, Y[:3]), ValueError, "as many rows as each other"),
         ((X[:0], Y[:0]), ValueError, "no data"),
         (TensorDataset(X[:0], Y[:0]), ValueError, "no data"),
+        (DataLoader(TensorDataset(X, Y), batch_size=64, drop_last=True), ValueError, "no batches; is drop_last set"),
         (DataLoader(Stream()), TypeError, "must have a length"),
     ],
 )

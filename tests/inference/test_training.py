@@ -62,15 +62,15 @@ def test_a_loader_does():
 
 
 def test_the_history_tells_everything():
-    history = fit(network(prior="scale"), temperature=0.5, num_steps=4)
+    history = fit(network(prior="scale"), temperature=0.5, num_steps=4, learning_rate=0.01)
     record = history[-1]
     assert [each.step for each in history.records] == [1, 2, 3, 4]
     assert len(record.kl) == len(record.prior_kl) == 2
     assert record.elbo == pytest.approx(record.log_likelihood - sum(record.kl) - sum(record.prior_kl))
     assert record.temperature == 0.5
-    assert [each.learning_rate for each in history.records] == pytest.approx(
-        [0.01, 0.00853553, 0.005, 0.00146447], rel=1e-5
-    )
+    rates = [each.learning_rate for each in history.records]
+    assert rates == pytest.approx([0.01, 0.00853553, 0.005, 0.00146447], rel=1e-5)
+    assert all(each.gradient_norm > 0 and each.jitter == 0 for each in history.records)
     assert all(a.seconds < b.seconds for a, b in zip(history.records, history.records[1:], strict=False))
 
 
@@ -129,9 +129,11 @@ def test_nothing_to_learn():
         fit(net, likelihood=inducing.Gaussian(learn_variance=False))
 
 
-def test_steps_are_checked():
+def test_settings_are_checked():
     with pytest.raises(ValueError, match="num_steps must be at least 1"):
         fit(num_steps=0)
+    with pytest.raises(TypeError, match=r"a recipe has no nun_steps; its settings are num_steps, batch_size"):
+        fit(nun_steps=3)
 
 
 def test_the_progress_bar_shows_the_elbo(capsys):
@@ -142,7 +144,7 @@ def test_the_progress_bar_shows_the_elbo(capsys):
     assert "ELBO" in shown
 
 
-@pytest.mark.filterwarnings("ignore::inducing.JitterWarning")
+@pytest.mark.filterwarnings("ignore:x is not standardised")
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_training_survives_extreme_scales(scale):
     """Five layers in float32, inputs scaled by 1e-6 and 1e6, a constant feature, duplicate rows: finite to the end."""
@@ -151,6 +153,34 @@ def test_training_survives_extreme_scales(scale):
     net = inducing.models.mlp(2, 1, [10] * 4, inducing_points=x, inducing_targets=Y)
     history = fit(net, (x, Y), num_steps=50)
     assert all(abs(value) < float("inf") for value in history.elbo)
+
+
+def test_data_that_are_not_standardised_are_pointed_out():
+    with pytest.warns(UserWarning, match=r"y is not standardised: its column 0 has mean .* see inducing\.Standardiser"):
+        fit(data=(X, 1000 * Y))
+    with pytest.warns(UserWarning, match="x is not standardised"):
+        fit(data=(X + 100, Y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None, inducing.Gaussian), "likelihood must be one of ours.*the class Gaussian; call it"),
+        ((None, torch.nn.MSELoss()), "likelihood must be one of ours.*got a MSELoss"),
+        ((torch.nn.Linear(1, 1), None), "network must be an inducing.Network, got a Linear"),
+    ],
+)
+def test_other_peoples_modules_are_refused(arguments, message):
+    net, likelihood = arguments
+    with pytest.raises(TypeError, match=message):
+        inducing.fit(net or network(), likelihood or inducing.Gaussian(), (X, Y), num_steps=1, progress=False)
+
+
+def test_evaluate_is_the_elbo_without_gradients():
+    net, likelihood = network(), inducing.Gaussian()
+    first, again, other = (inducing.evaluate(net, likelihood, (X, Y), 10, seed).elbo for seed in (0, 0, 1))
+    assert first == again != other
+    assert not first.requires_grad
 
 
 def test_no_warnings_in_an_ordinary_fit():

@@ -10,8 +10,10 @@ from inducing.linalg.cholesky import (
     cholesky,
     located,
     logdet,
+    recorded_jitter,
     solve_lower,
     solve_lower_transposed,
+    well_conditioned_cholesky,
 )
 
 
@@ -29,10 +31,29 @@ def test_a_good_matrix_is_left_as_it_is():
 
 def test_only_the_failing_member_of_a_batch_gets_jitter():
     good, singular = spd(), torch.ones(5, 5, dtype=torch.float64)
-    with pytest.warns(JitterWarning, match=r"5 x 5 .* relative jitter of .* float64"):
-        factor = cholesky(torch.stack([good, singular]))
-    torch.testing.assert_close(factor[0] @ factor[0].mT, good, rtol=1e-14, atol=1e-14)
-    torch.testing.assert_close(factor[1] @ factor[1].mT, singular, rtol=0, atol=1e-9)
+    with pytest.warns(JitterWarning, match=r"5 x 5 .* relative jitter of 1\.0e-04.* float64"):
+        factor = cholesky(torch.stack([good, singular]), Jitter(first=1e-4))
+    torch.testing.assert_close(factor[0] @ factor[0].mT, good, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(factor[1] @ factor[1].mT, singular + 1e-4 * torch.eye(5).double(), rtol=0, atol=1e-10)
+
+
+def test_jitter_is_recorded_for_a_log():
+    with recorded_jitter() as used:
+        cholesky(torch.eye(3))
+        with pytest.warns(JitterWarning, match=r"layers\.0: a 3 x 3 matrix"), located("layers.0"):
+            cholesky(torch.ones(3, 3), Jitter(first=1e-4))
+    assert used == [1e-4]
+
+
+def test_a_factor_without_its_digits_is_not_returned():
+    near = torch.tensor([[1.0, 1 - 1e-3], [1 - 1e-3, 1.0]])
+    scaled = torch.diag(torch.tensor([1e6, 1e-6]))
+    for matrix in (near, scaled @ near @ scaled):
+        # a pivot of 2e-3: five hundred times less than the diagonal, whatever the scale
+        assert well_conditioned_cholesky(matrix, 100.0) is None
+        torch.testing.assert_close(well_conditioned_cholesky(matrix, 1000.0), torch.linalg.cholesky(matrix))
+    assert well_conditioned_cholesky(-near, 1e30) is None
+    assert well_conditioned_cholesky(torch.full((2, 2), float("nan")), 1e30) is None
 
 
 def test_jitter_respects_the_scale_of_each_row():

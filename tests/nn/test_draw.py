@@ -53,11 +53,11 @@ def test_consistency_is_that_of_all_parts():
     assert Chain((shift(1.0), Sum(shift(1.0), Chain(())))).consistent
     assert not Chain((shift(1.0), Sum(Noise(), Chain(())))).consistent
     with pytest.raises(ValueError, match="resamples on every call"):
-        FunctionSamples(Chain((Noise(),)))
+        FunctionSamples(Chain((Noise(),)), (1,), torch.float32)
 
 
 def test_frozen_functions_are_modules_whose_tensors_are_buffers():
-    frozen = FunctionSamples(Chain((shift(1.0), Sum(Folded(Buffered()), shift(3.0)))))
+    frozen = FunctionSamples(Chain((shift(1.0), Sum(Folded(Buffered()), shift(3.0)))), (1,), torch.float32)
     assert list(frozen.state_dict()) == ["steps_0_amount", "steps_1_shortcut_amount", "steps_1_body_module.constant"]
     assert not list(frozen.parameters())
     moved = frozen.double()
@@ -74,6 +74,14 @@ def test_frozen_functions_can_be_differentiated_in_x():
     network.sample_functions(2, seed=0)(x).sum().backward()
     assert x.grad.abs().sum() > 0
     assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_frozen_functions_check_their_inputs():
+    functions = inducing.models.mlp(3, 1, num_inducing=5).sample_functions(2)
+    with pytest.raises(ValueError, match=r"x must have shape \(B, 3\), got \(4, 2\)"):
+        functions(torch.zeros(4, 2))
+    with pytest.raises(TypeError, match=r"x is torch\.float64"):
+        functions(torch.zeros(4, 3).double())
 
 
 def test_hidden_functions_are_reachable():

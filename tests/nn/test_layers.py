@@ -64,6 +64,77 @@ def test_local_reparameterisation_has_the_moments_of_weight_sampling():
     assert abs(correlation) < 4 / count**0.5
 
 
+def test_local_reparameterisation_has_gradients_where_all_inputs_are_zero():
+    layer = inducing.Linear(2, 4, bias=False, posterior=inducing.Factorised(local_reparameterisation=True))
+    network = inducing.Network([layer])
+    network(torch.zeros(3, 2), 2).sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in network.parameters())
+
+
+def test_the_optimal_last_layer_makes_the_bound_tight_given_the_layers_below():
+    """prior->optimal: each ELBO sample is the log evidence of linear regression on that sample's features."""
+    x, y = torch.randn(20, 3, dtype=torch.float64), torch.randn(20, 2, dtype=torch.float64)
+    network = inducing.models.mlp(
+        3, 2, [6], posterior="prior->optimal", inducing_points=x, inducing_targets=y, learn_inducing_locations=False
+    )
+    likelihood = inducing.Gaussian([0.3, 0.7]).double()
+    terms = inducing.ELBO(network, likelihood, 20)(x, y, 5, generator=torch.Generator().manual_seed(0))
+    draw = network.draw(5, torch.Generator().manual_seed(0))
+    for sample in range(5):
+        features = draw.layers[0].inducing[sample].relu()
+        design = torch.cat([features, torch.ones(20, 1, dtype=torch.float64)], 1)
+        precision = 7 * torch.eye(7, dtype=torch.float64)
+        evidence = sum(
+            oracle.log_evidence(design, y[:, o : o + 1], precision, likelihood.noise_variance[o]) for o in range(2)
+        )
+        torch.testing.assert_close(terms.samples[sample], evidence, rtol=1e-8, atol=1e-8)
+
+
+def test_the_optimal_last_layer_follows_the_noise_that_is_learned():
+    x = torch.randn(20, 3)
+    network = inducing.models.mlp(
+        3,
+        1,
+        [6],
+        posterior="global->optimal",
+        inducing_points=x,
+        inducing_targets=x[:, :1],
+        learn_inducing_locations=False,
+    )
+    likelihood = inducing.Gaussian(0.5)
+    elbo = inducing.ELBO(network, likelihood, 20)
+    assert len(list(elbo.parameters())) == len({id(p) for p in elbo.parameters()})
+    (-elbo(x, x[:, :1], 3).objective).backward()
+    assert all(parameter.grad is not None for parameter in elbo.parameters())
+    assert likelihood.scaled_log_variance.grad.abs() > 0
+    inducing.fit(network, likelihood, (x, x[:, :1]), num_steps=5, progress=False)
+    assert inducing.predict(network, likelihood, x).mean.shape == (20, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: inducing.models.mlp(3, 1, posterior="global->optimal", inducing_points=x, inducing_targets=x[:, :1]), "learn_inducing_locations=False"),
+        (lambda x: inducing.models.mlp(3, 1, posterior="global->optimal", inducing_points=x, learn_inducing_locations=False), "needs the training data"),
+        (lambda x: inducing.models.mlp(3, 1, posterior="optimal", inducing_points=x, inducing_targets=x[:, :1], learn_inducing_locations=False), "is for the last layer"),
+    ],
+)  # fmt: skip
+def test_the_optimal_posterior_is_refused_where_it_is_not_optimal(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(torch.randn(5, 3))
+
+
+def test_the_optimal_posterior_needs_a_gaussian_likelihood():
+    x = torch.randn(5, 3)
+    network = inducing.models.mlp(
+        3, 2, posterior="global->optimal", inducing_points=x, inducing_targets=x[:, :2], learn_inducing_locations=False
+    )
+    with pytest.raises(RuntimeError, match=r"network\.tie\(likelihood\)"):
+        network(x)
+    with pytest.raises(TypeError, match="Gaussian likelihood only, not for Categorical"):
+        inducing.ELBO(network, inducing.Categorical(), 5)
+
+
 def test_a_layer_belongs_to_one_network():
     layer = inducing.Linear(3, 3, posterior="factorised")
     inducing.Network([layer])

@@ -18,9 +18,15 @@ def test_gaussian_is_that_of_torch_distributions(variance, learn):
     torch.testing.assert_close(likelihood.log_prob(OUTPUTS, Y), normal.log_prob(Y).sum(-1))
     torch.testing.assert_close(likelihood.mean(OUTPUTS), normal.mean)
     torch.testing.assert_close(likelihood.variance(OUTPUTS), normal.variance)
-    torch.testing.assert_close(likelihood.cdf(OUTPUTS, Y), normal.cdf(Y))
+    torch.testing.assert_close(likelihood.log_cdf(OUTPUTS, Y).exp(), normal.cdf(Y))
+    torch.testing.assert_close(likelihood.log_survival(OUTPUTS, Y).exp(), 1 - normal.cdf(Y))
     torch.testing.assert_close(likelihood.icdf(OUTPUTS, 0.9), normal.icdf(torch.tensor(0.9)))
     assert len(list(likelihood.parameters())) == learn
+
+
+def test_gaussian_does_not_broadcast():
+    with pytest.raises(ValueError, match=r"y must have shape \(7, 3\) like the outputs, got \(7, 1\)"):
+        inducing.Gaussian().log_prob(OUTPUTS, Y[:, :1])
 
 
 def test_gaussian_samples():
@@ -95,7 +101,7 @@ def test_categorical_refuses_bad_targets(y, error, message):
         inducing.Categorical().check_targets(y, (3,))
 
 
-@pytest.mark.parametrize("method", ["cdf", "icdf"])
+@pytest.mark.parametrize("method", ["log_cdf", "log_survival", "icdf"])
 def test_classes_have_no_quantiles(method):
     with pytest.raises(TypeError, match="classes have no order"):
         getattr(inducing.Categorical(), method)(OUTPUTS, 0.5)

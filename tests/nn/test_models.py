@@ -23,6 +23,20 @@ def test_the_architecture():
     assert sizes == [(3, 7, False), (7, 5, False), (5, 2, False)]
 
 
+@pytest.mark.parametrize("posterior", ["factorised", "local", "global", "prior"])
+def test_the_dtype_is_that_of_the_inducing_points(posterior):
+    assert inducing.models.mlp(3, 1, posterior=posterior, inducing_points=X.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"hidden": 50}, r"hidden=\[50, 50\]"), ({"activation": "relu"}, r"activation=torch\.nn\.Tanh")],
+)
+def test_common_slips_are_explained(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        inducing.models.mlp(3, 1, **arguments)
+
+
 def test_no_hidden_layer_is_linear_regression():
     assert len(inducing.models.mlp(3, 2, [], num_inducing=4).layers) == 1
 

@@ -157,6 +157,8 @@ LR = inducing.Factorised(local_reparameterisation=True)
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (lambda: inducing.Network(linear(3, 1)), TypeError, "must be a list of modules"),
+        (lambda: inducing.Network([linear(3, 1), nn.ReLU], num_inducing=3), TypeError, "a class in it must be called"),
         (lambda: inducing.Network([]), ValueError, "at least one Bayesian layer"),
         (lambda: inducing.Network([nn.ReLU()]), ValueError, "at least one Bayesian layer"),
         (lambda: inducing.Network([linear(3, 1)]), ValueError, r"layers\.0 has a GlobalInducing posterior and needs inducing points; pass rows of the training inputs, e\.g\. inducing_points=x\[:100\]"),

@@ -13,6 +13,13 @@ class Centre(nn.Module):
         return x - x.mean(0)
 
 
+class EvalDropout(nn.Module):
+    """Noise that only training mode shows."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x, training=self.training)
+
+
 class AddNoise(nn.Module):
     def forward(self, x):
         return x + torch.randn_like(x)
@@ -51,6 +58,9 @@ def test_plain_modules_are_welcome(module, shape, expected):
         (Centre(), "mixes the rows of a batch"),
         (nn.Softmax(0), "mixes the rows of a batch"),
         (AddNoise(), "not deterministic"),
+        (EvalDropout().eval(), "not deterministic"),
+        (nn.RReLU().eval(), "not deterministic"),
+        (nn.ReLU(inplace=True), "works in place.*Use inplace=False"),
         (nn.RReLU(), "not deterministic"),
         (nn.MaxPool2d(2), "does not run on a batch"),
         (nn.Flatten(0), "must turn a batch of B rows"),

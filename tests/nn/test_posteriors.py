@@ -90,6 +90,9 @@ def test_pseudo_outputs_begin_at_the_targets_or_at_noise():
 def test_local_inducing_inputs_are_its_own():
     assert inducing.LocalInducing().build(site()).inducing_inputs.shape == (4, 4)
     assert inducing.LocalInducing(num_inducing=9).build(site()).inducing_inputs.shape == (9, 4)
+    many = inducing.LocalInducing(num_inducing=2000).build(site()).inducing_inputs
+    assert abs(many.mean()) < 0.05
+    assert abs(many.std() - 1) < 0.05
 
 
 def test_prior_only_is_the_prior():
@@ -111,7 +114,10 @@ def test_names_for_layers():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: inducing.Linear(1, 1, posterior="laplace"), 'known are "factorised", "local", "global", "prior"'),
+        (
+            lambda: inducing.Linear(1, 1, posterior="laplace"),
+            'known are "factorised", "local", "global", "optimal", "prior"',
+        ),
         (lambda: inducing.models.mlp(1, 1, posterior="factorised->laplace"), "unknown posterior 'laplace'; known are"),
         (lambda: inducing.GlobalInducing(precision="diagonal"), "'shared', 'per_output', 'full', 'full_per_output'"),
         (lambda: inducing.GlobalInducing(kl="exact"), "'sample', 'closed_form'"),

@@ -22,6 +22,15 @@ def test_log_likelihood_is_the_mean_over_rows():
     assert inducing.metrics.log_likelihood(predictive, y) == pytest.approx(predictive.log_prob(y).mean().item())
 
 
+def test_metrics_are_for_their_likelihoods():
+    classes = Predictive(torch.zeros(2, 3, 4), inducing.Categorical())
+    numbers = Predictive(torch.zeros(2, 3, 1), inducing.Gaussian())
+    with pytest.raises(TypeError, match="use accuracy"):
+        inducing.metrics.rmse(classes, torch.zeros(3).long())
+    with pytest.raises(TypeError, match="use rmse"):
+        inducing.metrics.accuracy(numbers, torch.zeros(3, 1))
+
+
 def test_accuracy():
     predictive = Predictive(torch.eye(3)[None].expand(2, -1, -1), inducing.Categorical())
     assert inducing.metrics.accuracy(predictive, torch.tensor([0, 1, 1])) == pytest.approx(2 / 3)

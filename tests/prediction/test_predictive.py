@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal
@@ -55,15 +56,30 @@ def test_quantiles_invert_the_distribution_function(q):
     )
 
 
+@pytest.mark.parametrize("q", [1e-12, 1e-20, 1e-300, 1 - 1e-12])
+def test_far_tails_keep_their_digits(q):
+    """Against the normal's own quantile, where all components are the same."""
+    predictive = Predictive(torch.ones(5, 1, 1), inducing.Gaussian(0.25))
+    exact = torch.special.ndtri(torch.tensor(q, dtype=torch.float64)) / 2 + 1
+    torch.testing.assert_close(predictive.quantile(q)[0, 0].double(), exact, rtol=1e-5, atol=0)
+    mixture = Predictive(torch.tensor([-1.0, 1.0]).double()[:, None, None], inducing.Gaussian(1.0).double())
+    # q of an equal mixture is nearly 2q of the outer component
+    outer = torch.special.ndtri(torch.tensor(2 * min(q, 1 - q), dtype=torch.float64)) - 1
+    expected = outer if q < 0.5 else -outer
+    torch.testing.assert_close(mixture.quantile(q)[0, 0], expected, rtol=1e-4, atol=0)
+
+
 def test_several_quantiles_at_once():
     levels = gaussian().quantile([0.1, 0.5, 0.9])
     assert levels.shape == (3, 6, 2)
     assert (levels.diff(dim=0) > 0).all()
+    torch.testing.assert_close(gaussian().quantile(torch.tensor([0.1, 0.5, 0.9])), levels, rtol=1e-6, atol=1e-6)
+    assert gaussian().quantile(np.float32(0.5)).shape == (6, 2)
 
 
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, 2.0, float("nan")])
 def test_quantiles_are_checked(q):
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
         gaussian().quantile(q)
 
 
@@ -87,9 +103,24 @@ def test_the_original_scale():
     # p(y) dy: a factor of 1/scale for each of two outputs
     expected = standard.log_prob(Y) - 2 * math.log(scale)
     torch.testing.assert_close(original.log_prob(location + scale * Y), expected)
+    twice = standard.unstandardise(1.0, 2.0).unstandardise(-3.0, 0.5)
+    torch.testing.assert_close(twice.mean, -3.0 + 0.5 * (1.0 + 2.0 * standard.mean))
     per_output = gaussian().unstandardise(torch.zeros(2).double(), torch.tensor([2.0, 4.0]).double())
     shrunk = per_output.log_prob(Y * torch.tensor([2.0, 4.0]).double())
     torch.testing.assert_close(shrunk, standard.log_prob(Y) - math.log(8))
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0, [1.0, -1.0], [1.0, 1.0, 1.0]])
+def test_impossible_scales_are_refused(scale):
+    with pytest.raises(ValueError, match="and scale positive"):
+        gaussian().unstandardise(0.0, scale)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, list])
+def test_scales_come_as_people_have_them(kind):
+    original = gaussian().unstandardise(kind([1.0, 2.0]), kind([3.0, 4.0]))
+    expected = gaussian().mean * torch.tensor([3.0, 4.0]).double() + torch.tensor([1.0, 2.0]).double()
+    torch.testing.assert_close(original.mean, expected)
 
 
 def test_classes():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -43,10 +42,4 @@ def cubic(num_data: int = 40, seed: int = 0, noise_std: float = 3.0) -> Cubic:
     x = random.uniform(2.0, 4.0, (num_data, 1)) * random.choice([-1.0, 1.0], (num_data, 1))
     y = x**3 + noise_std * random.standard_normal((num_data, 1))
     inputs, targets = Standardiser.of(x), Standardiser.of(y)
-    return Cubic(
-        torch.as_tensor(inputs.apply(x), dtype=torch.float32),
-        torch.as_tensor(targets.apply(y), dtype=torch.float32),
-        float((noise_std / targets.std[0]) ** 2),
-        inputs,
-        targets,
-    )
+    return Cubic(inputs.apply(x), targets.apply(y), float((noise_std / targets.std[0]) ** 2), inputs, targets)

@@ -78,9 +78,14 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
     if not np.isfinite(table).all():
         raise ValueError(f"{name} is corrupt: data.txt holds values that are not finite")
     inputs, targets = Standardiser.of(x[train]), Standardiser.of(y[train])
-    arrays = (inputs.apply(x[train]), targets.apply(y[train]), inputs.apply(x[test]), y[test])
-    x_train, y_train, x_test, y_test = (torch.as_tensor(array, dtype=dtype) for array in arrays)
-    return Split(x_train, y_train, x_test, y_test, float(targets.mean[0]), float(targets.std[0]))
+    return Split(
+        inputs.apply(x[train], dtype),
+        targets.apply(y[train], dtype),
+        inputs.apply(x[test], dtype),
+        torch.as_tensor(y[test], dtype=dtype),
+        float(targets.mean[0]),
+        float(targets.std[0]),
+    )
 
 
 def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:

@@ -1,7 +1,7 @@
-"""The toy regression problem: the paper's Fig. 1 and its table of compositional uncertainty.
+"""The toy regression problem: the paper's Fig. 1, Fig. A1 and its table of compositional uncertainty.
 
-Four posteriors are fitted to 40 points of a cubic with a gap in the middle. What to look for: an ELBO that is far
-better, and error bars that open up where there are no data, only for global inducing points.
+Posteriors are fitted to 40 points of a cubic with a gap in the middle. What to look for: an ELBO that is far better, and
+error bars that open up where there are no data, only with global inducing points.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from inducing.data.toy import Cubic, cubic
+from inducing.data.toy import cubic
+from inducing.experiments.experiment import Experiment, Metrics
 from inducing.experiments.paper import published
 from inducing.files import write_atomically
-from inducing.inference.objective import ELBO
-from inducing.inference.schedules import Schedule
+from inducing.inference.objective import evaluate
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain
@@ -31,110 +30,82 @@ from inducing.nn.layers import Layer
 from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import mlp
 from inducing.nn.network import Network
-from inducing.prediction.plots import BLACK, as_png, plot_interval
+from inducing.prediction.plots import BLACK, BLUE, as_png, plot_interval
 from inducing.prediction.predictive import predict
 
 POSTERIORS = ("factorised", "local", "global", "factorised->global")
-GRID = np.linspace(-2.5, 2.5, 201)
+GRID = np.linspace(-2.0, 2.0, 201)
 
 
 @dataclass(frozen=True)
-class Settings:
+class Config:
     """The paper's settings: Section 4.1 and the appendix "Additional experimental details"."""
 
-    num_data: int = 40
-    hidden: tuple[int, ...] = (50, 50)
+    posterior: str = "global"
     prior: str = "neal"
+    num_data: int = 40
+    width: int = 50
+    depth: int = 2
     num_inducing: int = 100
+    recipe: str = "paper:toy"
     num_steps: int = 5000
-    learning_rate: float = 1e-2
-    schedule: Schedule = "constant"
     train_samples: int = 10
     test_samples: int = 100
-    seed: int = 0
+    split: int = 0
 
 
-class Result(NamedTuple):
-    """One fitted posterior. ELBO, log-likelihood and KL are nats per data point.
-
-    Arguments:
-        elbo_per_datapoint: The ELBO.
-        log_likelihood: Its first part.
-        kl: Its second part, over all layers.
-        layer_variance: Mean variance of each layer's function over standard normal inputs.
-        mean: Predictive mean on the grid.
-        std: Predictive standard deviation on the grid.
-    """
-
-    elbo_per_datapoint: float
-    log_likelihood: float
-    kl: float
-    layer_variance: tuple[float, ...]
-    mean: Float[np.ndarray, " N"]
-    std: Float[np.ndarray, " N"]
-
-
-def run(settings: Settings, posterior: str, progress: bool = True) -> Result:
-    """Fit one posterior to the toy data and take its figures."""
-    data = cubic(settings.num_data, settings.seed)
+def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+    """Fit one posterior to the toy data and take its figures. The split is the seed of everything."""
+    data = cubic(config.num_data, config.split)
     likelihood = Gaussian(data.noise_variance, learn_variance=False)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # more inducing points than data, as in the paper
         warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
-        torch.manual_seed(settings.seed)
+        torch.manual_seed(config.split)
         network = mlp(
             1,
             1,
-            settings.hidden,
-            prior=settings.prior,
-            posterior=posterior,
-            num_inducing=settings.num_inducing,
+            [config.width] * config.depth,
+            prior=config.prior,
+            posterior=config.posterior,
+            num_inducing=config.num_inducing,
         )
         fit(
             network,
             likelihood,
             (data.x, data.y),
-            num_steps=settings.num_steps,
-            num_samples=settings.train_samples,
-            learning_rate=settings.learning_rate,
-            schedule=settings.schedule,
-            seed=settings.seed,
+            config.recipe,
+            num_steps=config.num_steps,
+            num_samples=config.train_samples,
+            seed=config.split,
+            checkpoint=checkpoint,
             progress=progress,
-            description=f"{posterior:>18}",
+            description=f"{config.posterior:>18}",
         )
-    return evaluate(network, likelihood, data, settings)
-
-
-def evaluate(network: Network, likelihood: Gaussian, data: Cubic, settings: Settings) -> Result:
-    """Take the figures of a fitted network."""
-    generator = seeded(settings.seed, "evaluation")
-    with torch.no_grad():
-        terms = ELBO(network, likelihood, len(data.x))(data.x, data.y, settings.test_samples, generator=generator)
-        variances = layer_variances(network, settings.test_samples, generator)
-    predictive = predict(
-        network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), settings.test_samples
-    )
-    log_likelihood = float(terms.log_likelihood.mean()) / terms.num_data
-    elbo = float(terms.elbo_per_datapoint)
-    return Result(
-        elbo,
-        log_likelihood,
-        log_likelihood - elbo,
-        variances,
-        predictive.mean[:, 0].double().numpy(),
-        predictive.stddev[:, 0].double().numpy(),
-    )
+    terms = evaluate(network, likelihood, (data.x, data.y), config.test_samples, config.split)
+    variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
+    predictive = predict(network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), config.test_samples)
+    log_likelihood, elbo = float(terms.log_likelihood.mean()) / terms.num_data, float(terms.elbo_per_datapoint)
+    return {
+        "elbo_per_datapoint": elbo,
+        "log_likelihood": log_likelihood,
+        "kl": log_likelihood - elbo,
+        "layer_variance": variances,
+        "mean": [round(value, 5) for value in predictive.mean[:, 0].tolist()],
+        "std": [round(value, 5) for value in predictive.stddev[:, 0].tolist()],
+    }
 
 
 def layer_variances(
     network: Network, num_samples: int, generator: torch.Generator, num_inputs: int = 1000
-) -> tuple[float, ...]:
+) -> list[float]:
     """Mean over standard normal inputs and output units of V[f_l(x)], layer by layer.
 
     A layer's function is everything since the layer below, so its input goes through the activation first (the paper's
     appendix "Understanding compositional uncertainty").
     """
-    draw = network.draw(num_samples, generator, consistent=True)
+    with torch.no_grad():
+        draw = network.draw(num_samples, generator, consistent=True)
     variances = []
     pending, width = [], network.input_shape
     for module, step in zip(network.layers, draw.function.steps, strict=True):
@@ -143,35 +114,44 @@ def layer_variances(
             x = torch.randn(1, num_inputs, *width, generator=generator, dtype=network.dtype)
             variances.append(float(Chain(tuple(pending))(x).var(0).mean()))
             pending, width = [], (module.out_features,)
-    return tuple(variances)
+    return variances
 
 
-def figure(results: dict[str, Result], data: Cubic) -> Figure:
-    """A panel for each posterior: data, predictive mean, one standard deviation."""
+def panels(results: list[dict[str, Any]], titles: list[str]) -> Figure:
+    """A panel for each run: data, predictive mean, one standard deviation."""
     fig = Figure(figsize=(3.1 * len(results), 3.0), layout="constrained")
-    panels = fig.subplots(1, len(results), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, (posterior, result) in zip(panels, results.items(), strict=True):
-        plot_interval(axes, GRID, result.mean, result.std)
+    for axes, result, title in zip(
+        fig.subplots(1, len(results), sharey=True, squeeze=False)[0], results, titles, strict=True
+    ):
+        config, metrics = result["config"], result["metrics"]
+        data = cubic(config["num_data"], config["split"])
+        plot_interval(axes, GRID, np.array(metrics["mean"]), np.array(metrics["std"]))
         axes.plot(data.x[:, 0], data.y[:, 0], ".", color=BLACK, markersize=4)
-        axes.set_title(f"{posterior.replace('->', ' → ')}\nELBO {result.elbo_per_datapoint:.2f}", fontsize=10)
+        axes.set_title(f"{title}\nELBO {metrics['elbo_per_datapoint']:.2f}", fontsize=10)
         axes.set_xlabel("x")
         axes.set_xlim(GRID[0], GRID[-1])
-        axes.set_ylim(-4, 4)
+        axes.set_ylim(-2.6, 2.6)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("y")
     return fig
 
 
-def table(results: dict[str, Result]) -> Table:
+def table(results: list[dict[str, Any]]) -> Table:
     """Our figures, each with the paper's below it where the paper has them."""
     paper = published()["toy_compositional_bnn"]
-    layers = len(next(iter(results.values())).layer_variance)
-    rows = Table(title="Toy regression, nats per data point", title_justify="left")
+    layers = len(results[0]["metrics"]["layer_variance"])
+    rows = Table(
+        title="Toy regression: ELBO, log-likelihood and KL in nats per data point",
+        title_justify="left",
+        caption="V[Fl]: mean variance of layer l's function over standard normal inputs. The paper prints the ELBO of "
+        "global as 2.236, more than the likelihood allows; it is read as -2.236.",
+        caption_justify="left",
+    )
     rows.add_column("posterior", no_wrap=True)
     for heading in ("ELBO", "log-lik.", "KL", *(f"V[F{index + 1}]" for index in range(layers))):
         rows.add_column(heading, justify="right", no_wrap=True)
-    for posterior, result in results.items():
-        parts = (result.elbo_per_datapoint, result.log_likelihood, result.kl, *result.layer_variance)
+    for result in results:
+        posterior, metrics = result["config"]["posterior"], result["metrics"]
+        parts = [metrics[name] for name in ("elbo_per_datapoint", "log_likelihood", "kl")] + metrics["layer_variance"]
         rows.add_row(posterior, *(f"{part:.2f}" for part in parts))
         if posterior in paper:
             theirs = paper[posterior]
@@ -180,23 +160,97 @@ def table(results: dict[str, Result]) -> Table:
     return rows
 
 
-def as_json(results: dict[str, Result]) -> str:
+def report(results: list[dict[str, Any]], out: Path, console: Console) -> None:
+    """Fig. 1: print the table, write ``toy.png``."""
+    console.print(table(results))
+    titles = [result["config"]["posterior"].replace("->", " → ") for result in results]
+    _write(panels(results, titles), out / "toy.png", console)
+
+
+def report_num_inducing(results: list[dict[str, Any]], out: Path, console: Console) -> None:
+    """Fig. A1: print the ELBOs, write ``toy-num-inducing.png``."""
+    rows = Table(title="Global inducing points on the toy problem", title_justify="left")
+    rows.add_column("inducing points", justify="right")
+    rows.add_column("ELBO per datapoint", justify="right")
+    for result in results:
+        rows.add_row(str(result["config"]["num_inducing"]), f"{result['metrics']['elbo_per_datapoint']:.3f}")
+    console.print(rows)
+    titles = [f"{result['config']['num_inducing']} points" for result in results]
+    _write(panels(results, titles), out / "toy-num-inducing.png", console)
+
+
+def report_compositional(results: list[dict[str, Any]], out: Path, console: Console) -> None:
+    """The table of compositional uncertainty: print it, write ``compositional-bnn.png``."""
+    console.print(table(results))
+    paper = published()["toy_compositional_bnn"]
+    fig = Figure(figsize=(8.5, 3.0), layout="constrained")
+    for axes, result in zip(fig.subplots(1, len(results), sharey=True, squeeze=False)[0], results, strict=True):
+        posterior, ours = result["config"]["posterior"], result["metrics"]["layer_variance"]
+        layers = np.arange(len(ours))
+        axes.bar(layers - 0.2, ours, 0.38, color=BLUE, label="ours")
+        if posterior in paper:
+            axes.bar(layers + 0.2, paper[posterior]["variance"], 0.38, color="#bbbbbb", label="the paper")
+        axes.set_title(f"{posterior}\nELBO {result['metrics']['elbo_per_datapoint']:.2f}", fontsize=10)
+        axes.set_xticks(layers, [f"layer {layer + 1}" for layer in layers])
+        axes.spines[["top", "right"]].set_visible(False)
+    fig.axes[0].set_ylabel("mean variance of the function")
+    fig.axes[-1].legend(frameon=False)
+    _write(fig, out / "compositional-bnn.png", console)
+
+
+def as_json(results: list[dict[str, Any]]) -> str:
     """The figures, keyed by posterior."""
     keys = ("elbo_per_datapoint", "log_likelihood", "kl", "layer_variance")
-    return (
-        json.dumps({name: {key: getattr(result, key) for key in keys} for name, result in results.items()}, indent=2)
-        + "\n"
-    )
+    table = {result["config"]["posterior"]: {key: result["metrics"][key] for key in keys} for result in results}
+    return json.dumps(table, indent=2) + "\n"
 
 
-def demo(out: Path | None, settings: Settings, console: Console) -> dict[str, Result]:
+def demo(out: Path | None, num_steps: int, seed: int, console: Console) -> list[dict[str, Any]]:
     """Fit all posteriors, print the table, and write ``out/toy.png`` and ``out/toy.json``."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    results = {posterior: run(settings, posterior) for posterior in POSTERIORS}
-    console.print(table(results))
-    if out is not None:
-        write_atomically(out / "toy.png", as_png(figure(results, cubic(settings.num_data, settings.seed))))
+    configs = [Config(posterior, num_steps=num_steps, split=seed) for posterior in POSTERIORS]
+    results = [{"config": vars(config), "metrics": run(config)} for config in configs]
+    if out is None:
+        console.print(table(results))
+    else:
+        report(results, out, console)
         write_atomically(out / "toy.json", as_json(results).encode())
-        console.print(f"wrote {out / 'toy.png'} and {out / 'toy.json'}")
+        console.print(f"wrote {out / 'toy.json'}", highlight=False)
     return results
+
+
+def _write(fig: Figure, path: Path, console: Console) -> None:
+    write_atomically(path, as_png(fig))
+    console.print(f"wrote {path}", highlight=False)
+
+
+_SMOKE = {"num_steps": 10, "train_samples": 2, "test_samples": 10}
+
+TOY = Experiment(
+    "toy",
+    "the paper's Fig. 1: predictive distributions on 40 points of a cubic with a gap",
+    Config,
+    {"posterior": (*POSTERIORS, "prior->global")},
+    run,
+    report,
+    {"smoke": _SMOKE, "cpu": {}},
+)
+NUM_INDUCING = Experiment(
+    "toy-num-inducing",
+    "the paper's Fig. A1: global inducing with 2 to 40 points",
+    Config,
+    {"num_inducing": (2, 5, 10, 20, 40)},
+    run,
+    report_num_inducing,
+    {"smoke": {**_SMOKE, "num_inducing": (2, 5)}, "cpu": {}},
+)
+COMPOSITIONAL = Experiment(
+    "compositional-bnn",
+    "the paper's table of compositional uncertainty: how much each layer's function varies",
+    Config,
+    {"posterior": ("factorised", "local", "global")},
+    run,
+    report_compositional,
+    {"smoke": _SMOKE, "cpu": {}},
+)

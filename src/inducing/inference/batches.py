@@ -1,7 +1,12 @@
-"""Endless minibatches from a pair of tensors, a Dataset or a DataLoader, in an order that the seed decides."""
+"""Endless minibatches from a pair of tensors, a Dataset or a DataLoader.
+
+The order of an epoch is a function of the seed and the number of the epoch alone, so a run that was interrupted goes on
+with exactly the batches that it would have had.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sized
 from typing import NamedTuple
 
@@ -10,27 +15,36 @@ from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from inducing.checks import check_rows, check_tensor
+from inducing.linalg.noise import seeded
 
 Data = tuple[Tensor, Tensor] | Dataset | DataLoader
+Batch = tuple[Tensor, Tensor]
 
 
 class Batches(NamedTuple):
-    """Where the batches come from, how many data points there are behind them, and how many batches make an epoch."""
-
-    stream: Iterator[tuple[Tensor, Tensor]]
-    num_data: int
-    steps_per_epoch: int
-
-
-def batches(
-    data: Data, batch_size: int, generator: Generator, check: Callable[[Tensor, Tensor], None] = check_rows
-) -> Batches:
-    """Make an endless stream of batches.
+    """A source of batches.
 
     Arguments:
-        data: A pair (x, y) of tensors, a Dataset of such rows, or a DataLoader, which keeps its own batch size.
+        since: Gives the endless stream of batches from a step on.
+        num_data: Number of data points behind them.
+        steps_per_epoch: Number of batches that make an epoch.
+        repeatable: Whether the order is decided by the seed; not so for a DataLoader that shuffles by itself.
+    """
+
+    since: Callable[[int], Iterator[Batch]]
+    num_data: int
+    steps_per_epoch: int
+    repeatable: bool
+
+
+def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Tensor], None] = check_rows) -> Batches:
+    """Make a source of batches.
+
+    Arguments:
+        data: A pair (x, y) of tensors, a Dataset of such rows, or a DataLoader, which keeps its own batch size. Its
+            generator, if it was given one, is set anew for each epoch; without one it shuffles by the global state.
         batch_size: Rows in a batch; with as many as there are data, or more, every batch is the whole set.
-        generator: Source of the order.
+        seed: Decides the order.
         check: Called once on a pair of tensors, to refuse bad data before any work is done.
     """
     if batch_size < 1:
@@ -39,33 +53,40 @@ def batches(
         x, y = check_tensor("x", data[0]), check_tensor("y", data[1])
         check_rows(x, y)
         check(x, y)
-        return Batches(_shuffled(x, y, batch_size, generator), len(x), -(-len(x) // batch_size))
+        per_epoch = -(-len(x) // batch_size)
+        return Batches(lambda step: _of_tensors(x, y, batch_size, seed, step), len(x), per_epoch, True)
     if isinstance(data, DataLoader):
         loader = data
     elif isinstance(data, Dataset):
         if isinstance(data, Sized) and len(data) == 0:
             raise ValueError("there are no data: the Dataset has zero rows")
-        loader = DataLoader(data, batch_size, shuffle=True, generator=generator)
+        loader = DataLoader(data, batch_size, shuffle=True, generator=torch.Generator())
     else:
         raise TypeError(f"data must be a pair (x, y) of tensors, a Dataset or a DataLoader, got {type(data).__name__}")
-    if not isinstance(loader.dataset, Sized):
+    if not (isinstance(loader.dataset, Sized) and isinstance(loader.sampler, Sized)):
         raise TypeError("the data must have a length, so that the KL can be weighed against all of them")
-    return Batches(_forever(loader), len(loader.dataset), len(loader))
+    if len(loader) == 0:
+        raise ValueError("there are no data: the DataLoader has no batches; is drop_last set, and the batch too large?")
+    repeatable = isinstance(loader.generator, Generator)
+    return Batches(lambda step: _of_loader(loader, seed, step), len(loader.sampler), len(loader), repeatable)
 
 
-def _shuffled(x: Tensor, y: Tensor, batch_size: int, generator: Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    while True:
-        if batch_size >= len(x):
-            yield x, y
-            continue
-        order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
-        for rows in order.split(batch_size):
+def _of_tensors(x: Tensor, y: Tensor, batch_size: int, seed: int, step: int) -> Iterator[Batch]:
+    if batch_size >= len(x):
+        yield from itertools.repeat((x, y))
+    first, skip = divmod(step, -(-len(x) // batch_size))
+    for epoch in itertools.count(first):
+        order = torch.randperm(len(x), generator=seeded(seed, f"order of epoch {epoch}")).to(x.device)
+        for rows in order.split(batch_size)[skip if epoch == first else 0 :]:
             yield x[rows], y[rows]
 
 
-def _forever(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
-    while True:
-        for batch in loader:
+def _of_loader(loader: DataLoader, seed: int, step: int) -> Iterator[Batch]:
+    first, skip = divmod(step, len(loader))
+    for epoch in itertools.count(first):
+        if isinstance(loader.generator, Generator):
+            loader.generator.set_state(seeded(seed, f"order of epoch {epoch}").get_state())
+        for batch in itertools.islice(loader, skip if epoch == first else 0, None):
             if not (isinstance(batch, tuple | list) and len(batch) == 2):
                 raise TypeError(f"a batch must be a pair (x, y), got {type(batch).__name__}")
             yield batch[0], batch[1]

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_inputs, check_rows
+from inducing.checks import check_dtype, check_inputs, check_rows
+from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 
@@ -74,8 +75,11 @@ class ELBO(nn.Module):
 
     def __init__(self, network: Network, likelihood: Likelihood, num_data: int) -> None:
         super().__init__()
+        _check_kind("network", network, Network, "an inducing.Network")
+        _check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
         if num_data < 1:
             raise ValueError(f"num_data must be at least 1, the size of the whole training set, got {num_data}")
+        network.tie(likelihood)
         self.network, self.likelihood, self.num_data = network, likelihood, num_data
 
     def forward(
@@ -97,6 +101,7 @@ class ELBO(nn.Module):
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
+        check_dtype("y", y, self.network.dtype)
         check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
         log_likelihood = self.likelihood.log_prob(draw(x), y).sum(-1)
@@ -107,3 +112,37 @@ class ELBO(nn.Module):
             temperature,
             self.num_data,
         )
+
+
+def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"{name} must be {wanted}, got {what}")
+
+
+def evaluate(
+    network: Network,
+    likelihood: Likelihood,
+    data: tuple[Float[Tensor, "N *in"], Tensor],
+    num_samples: int = 100,
+    seed: int = 0,
+) -> ELBOTerms:
+    """Evaluate the ELBO on all data, without gradients: what to compare posteriors by.
+
+    Arguments:
+        network: A fitted network.
+        likelihood: Its likelihood.
+        data: The training data.
+        num_samples: Number of posterior samples to average over.
+        seed: Seed of the samples.
+
+    Example:
+        >>> import torch, inducing
+        >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
+        >>> network = inducing.models.mlp(3, 1, num_inducing=5)
+        >>> elbo = inducing.evaluate(network, inducing.Gaussian(), (x, y)).elbo_per_datapoint.item()
+    """
+    x, y = data
+    with torch.no_grad():
+        objective = ELBO(network, likelihood, max(len(x), 1))
+        return objective(x, y, num_samples, generator=seeded(seed, "evaluation", network.device))

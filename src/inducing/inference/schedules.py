@@ -9,15 +9,19 @@ from typing import Literal
 Schedule = Literal["constant", "cosine"] | Callable[[float], float]
 
 
+def check_schedule(schedule: object) -> None:
+    """Refuse a schedule that is not known."""
+    if not callable(schedule) and schedule not in ("constant", "cosine"):
+        raise ValueError(
+            f'unknown schedule {schedule!r}; known are "constant", "cosine", or a function of the progress'
+        )
+
+
 def learning_rate_factor(schedule: Schedule, progress: float) -> float:
     """Factor of the learning rate when the fraction ``progress`` of all steps is done."""
     if callable(schedule):
         return schedule(progress)
-    if schedule == "constant":
-        return 1.0
-    if schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * progress))
-    raise ValueError(f'unknown schedule {schedule!r}; known are "constant", "cosine", or a function of the progress')
+    return 1.0 if schedule == "constant" else 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 def stepwise_warmup(step: int, num_steps: int, stairs: int = 10) -> float:

@@ -1,179 +1,223 @@
-"""The training loop: Adam on the negative ELBO, read from top to bottom."""
+"""The training loop: Adam on the negative ELBO, read from top to bottom.
+
+A step is a function of the seed, the number of the step and the parameters. That makes it possible to undo it and try again,
+and to stop at any moment and continue as if nothing had been.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_inputs
-from inducing.inference.batches import Data, batches
+from inducing.checks import check_dtype, check_inputs
+from inducing.inference.batches import Batch, Batches, Data, batches
+from inducing.inference.checkpoint import CheckpointError, Checkpoints
+from inducing.inference.history import History, Record
+from inducing.inference.interrupts import Interrupts, interrupts
 from inducing.inference.objective import ELBO, ELBOTerms
-from inducing.inference.schedules import Schedule, learning_rate_factor, stepwise_warmup
+from inducing.inference.optimal import start_optimally
+from inducing.inference.recipes import Recipe, as_recipe
+from inducing.inference.schedules import learning_rate_factor, stepwise_warmup
+from inducing.inference.state import DivergenceError, TrainingState
+from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 
-
-class Record(NamedTuple):
-    """One step of training. ELBO, log-likelihood and KL are nats per data point.
-
-    Arguments:
-        step: Steps done, counted from 1.
-        elbo: The untempered ELBO of this step's batch and samples.
-        log_likelihood: Its first part.
-        kl: Its second part, layer by layer.
-        prior_kl: The KL of the priors' own variables, layer by layer.
-        temperature: The weight that the KL had in the objective.
-        learning_rate: The learning rate of the step.
-        seconds: Time since training began.
-    """
-
-    step: int
-    elbo: float
-    log_likelihood: float
-    kl: tuple[float, ...]
-    prior_kl: tuple[float, ...]
-    temperature: float
-    learning_rate: float
-    seconds: float
-
-
-@dataclass
-class History:
-    """What happened in training, a `Record` for each step."""
-
-    records: list[Record] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, index: int) -> Record:
-        return self.records[index]
-
-    @property
-    def elbo(self) -> list[float]:
-        """The ELBO per data point at each step."""
-        return [record.elbo for record in self.records]
-
-
 Callback = Callable[[Record], bool | None]
-
-
-class DivergenceError(RuntimeError):
-    """Training left the numbers: the ELBO is NaN or inf."""
 
 
 def fit(
     network: Network,
     likelihood: Likelihood,
     data: Data,
+    recipe: Recipe | str = "fast",
     *,
-    num_steps: int = 2000,
-    batch_size: int = 10_000,
-    num_samples: int = 10,
-    learning_rate: float = 1e-2,
-    schedule: Schedule = "cosine",
-    temperature: float = 1.0,
-    kl_warmup_epochs: int = 0,
     seed: int = 0,
     callbacks: Sequence[Callback] = (),
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
     progress: bool = True,
     description: str = "fit",
+    **changes: Any,
 ) -> History:
     """Maximise the ELBO with Adam.
 
-    The same seed gives the same numbers on the same machine, for a network that starts from the same parameters.
+    The same seed gives the same numbers on the same machine with as many threads, for a network that starts from the same
+    parameters.
 
     Arguments:
         network: The Bayesian network.
         likelihood: The distribution of the targets given its outputs; its parameters are learned too.
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader.
-        num_steps: Number of gradient steps.
-        batch_size: Rows in a batch; all of them, if there are fewer.
-        num_samples: Posterior samples for each step.
-        learning_rate: The first learning rate.
-        schedule: "cosine", "constant", or a function from the fraction of steps done to a factor.
-        temperature: Weight of the KL; below 1 for a cold posterior. The reported ELBO is never tempered.
-        kl_warmup_epochs: Epochs over which the weight of the KL climbs from 0 to the temperature in ten stairs.
+        recipe: "fast", "paper", or a `Recipe`.
         seed: Seed of the posterior samples and the order of the data.
         callbacks: Called with the `Record` of each step; training stops when one returns True.
+        checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
+            with the result of a run that was never interrupted.
+        checkpoint_seconds: Time between checkpoints.
         progress: Whether to show a progress bar.
         description: What the bar calls this run.
+        changes: Settings of the recipe to change, e.g. ``num_steps=500, learning_rate=1e-3``; see `Recipe`.
 
     Returns:
         The history, a `Record` for each step.
     """
-    if num_steps < 1:
-        raise ValueError(f"num_steps must be at least 1, got {num_steps}")
+    recipe = as_recipe(recipe).replace(**changes)
 
     def check(x: Tensor, y: Tensor) -> None:
         check_inputs(x, network.input_shape, network.dtype)
-        likelihood.check_targets(y, network.output_shape)
+        check_dtype("y", likelihood.check_targets(y, network.output_shape), network.dtype)
 
-    noise = seeded(seed, "posterior samples", network.device)
-    stream, num_data, steps_per_epoch = batches(data, batch_size, seeded(seed, "data order"), check)
-    _explain_many_inducing_points(network, num_data)
-    elbo = ELBO(network, likelihood, num_data)
+    # a network and a likelihood of ours, before anything is asked of them
+    ELBO(network, likelihood, 1)
+    source = batches(data, recipe.batch_size, seed, check)
+    elbo = ELBO(network, likelihood, source.num_data)
+    _explain_many_inducing_points(network, source.num_data)
+    _explain_scales(data)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
-    history = History()
-    start = time.perf_counter()
-    with _progress_bar(progress) as bar:
-        task = bar.add_task(description, total=num_steps, elbo="")
-        for step in range(num_steps):
-            x, y = (tensor.to(network.device) for tensor in next(stream))
-            rate = learning_rate * learning_rate_factor(schedule, step / num_steps)
-            weight = temperature * stepwise_warmup(step, kl_warmup_epochs * steps_per_epoch)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-
-            terms = elbo(x, y, num_samples, weight, noise)
-            optimizer.zero_grad()
-            (-terms.objective / num_data).backward()
-            record = _record(step + 1, terms, rate, time.perf_counter() - start)
-            _refuse_divergence(record, network)
-            optimizer.step()
-
-            history.records.append(record)
-            bar.update(task, advance=1, elbo=f"{record.elbo:9.3f}")
-            # all of them are called, whatever the first says
-            if True in [callback(record) for callback in callbacks]:
-                break
-    return history
+    if recipe.optimal_start:
+        start_optimally(network, likelihood, source.num_data)
+    state = TrainingState(parameters, recipe.learning_rate)
+    with ExitStack() as stack:
+        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, elbo)
+        if saved is not None:
+            saved.restore(state)
+        stop = stack.enter_context(interrupts(enabled=saved is not None))
+        bar = stack.enter_context(_progress_bar(progress))
+        _train(elbo, source, recipe, seed, state, callbacks, saved, checkpoint_seconds, stop, bar, description)
+    return state.history
 
 
-def _record(step: int, terms: ELBOTerms, learning_rate: float, seconds: float) -> Record:
+def _train(
+    elbo: ELBO,
+    source: Batches,
+    recipe: Recipe,
+    seed: int,
+    state: TrainingState,
+    callbacks: Sequence[Callback],
+    saved: Checkpoints | None,
+    checkpoint_seconds: float,
+    stop: Interrupts,
+    bar: Progress,
+    description: str,
+) -> None:
+    """Take steps until the recipe is done."""
+    task = bar.add_task(description, total=recipe.num_steps, completed=state.step, elbo="")
+    stream = source.since(state.step)
+    spent = state.history[-1].seconds if len(state.history) else 0.0
+    start = last_saved = time.perf_counter()
+    done = False
+    while state.step < recipe.num_steps and not done:
+        rate = recipe.learning_rate * learning_rate_factor(recipe.schedule, state.step / recipe.num_steps)
+        try:
+            terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream)
+        except (FactorisationError, DivergenceError) as failure:
+            state.roll_back(failure)
+            stream = source.since(state.step)
+            continue
+        rate *= state.damping
+        record = _record(state.step + 1, terms, rate, norm, jitter, spent + time.perf_counter() - start)
+        state.advance(record, rate)
+        bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}")
+
+        # all callbacks are called, whatever the first says
+        done = True in [callback(record) for callback in callbacks]
+        done = done or (recipe.patience is not None and state.history.has_plateaued(recipe.patience))
+        if saved is not None and (stop.received or time.perf_counter() - last_saved > checkpoint_seconds):
+            kept = saved.save(state)
+            last_saved = time.perf_counter()
+            if stop.received:
+                where = (
+                    f"the same command continues from {saved.folder}" if kept else "the checkpoint could not be written"
+                )
+                stop.leave(f"stopped after step {state.step}; {where}")
+    if saved is not None:
+        saved.save(state)
+
+
+def _gradient(
+    elbo: ELBO, recipe: Recipe, source: Batches, seed: int, state: TrainingState, stream: Iterator[Batch]
+) -> tuple[ELBOTerms, float, float]:
+    """Evaluate the ELBO of the present step and leave the gradient of its negative in the parameters."""
+    device = elbo.network.device
+    x, y = (tensor.to(device) for tensor in next(stream))
+    weight = recipe.temperature * stepwise_warmup(state.step, recipe.kl_warmup_epochs * source.steps_per_epoch)
+    noise = seeded(seed, f"posterior samples of step {state.step}", device)
+    state.optimizer.zero_grad()
+    with recorded_jitter() as jitters:
+        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise)
+        (-terms.objective / source.num_data).backward()
+    gradients = [parameter.grad for parameter in state.parameters if parameter.grad is not None]
+    norm = float(torch.nn.utils.get_total_norm(gradients))
+    if not (math.isfinite(norm) and math.isfinite(terms.elbo.item())):
+        raise DivergenceError(_explain_divergence(elbo, terms))
+    return terms, norm, max(jitters, default=0.0)
+
+
+def _record(step: int, terms: ELBOTerms, rate: float, norm: float, jitter: float, seconds: float) -> Record:
     parts = [terms.log_likelihood.mean(-1, keepdim=True), terms.kl.mean(-1), terms.prior_kl.mean(-1)]
     # one transfer for all numbers
     values = (torch.cat(parts).detach() / terms.num_data).tolist()
     layers = len(terms.kl)
     log_likelihood, kl, prior_kl = values[0], tuple(values[1 : layers + 1]), tuple(values[layers + 1 :])
     elbo = log_likelihood - sum(kl) - sum(prior_kl)
-    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, learning_rate, seconds)
+    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, seconds)
 
 
-def _refuse_divergence(record: Record, network: Network) -> None:
-    """Stop before the parameters are spoilt, and say where the first number went wrong."""
-    # comparing with itself finds NaN, subtracting finds inf
-    if record.elbo - record.elbo == 0.0:
-        return
-    names = zip(network.layer_names, record.kl, record.prior_kl, strict=True)
-    bad = [name for name, *values in names if any(value - value != 0.0 for value in values)]
-    where = f"the KL of {', '.join(bad)}" if bad else "the log-likelihood"
-    raise DivergenceError(
-        f"step {record.step}: {where} is not finite. The parameters are those from before this step. Likely causes: "
-        "a learning rate that is too high, or data on an extreme scale. Remedies: lower learning_rate, standardise x "
-        "and y, or use float64 (`network.double()`, `likelihood.double()`)"
+def _explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
+    """Say where the first number went wrong."""
+    finite = torch.isfinite(terms.kl).all(1) & torch.isfinite(terms.prior_kl).all(1)
+    layers = [name for name, good in zip(elbo.network.layer_names, finite.tolist(), strict=True) if not good]
+    if layers:
+        where = f"the KL of {', '.join(layers)}"
+    elif not torch.isfinite(terms.log_likelihood).all():
+        where = "the log-likelihood"
+    else:
+        bad = [name for name, p in elbo.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
+        where = f"the gradient of {', '.join(bad)}"
+    return (
+        f"{where} is not finite. Likely causes: a learning rate that is too high, or data on an extreme scale. Remedies: "
+        "lower learning_rate, standardise x and y, or use float64 (`network.double()`, `likelihood.double()`)."
     )
+
+
+def _open_checkpoints(
+    folder: str | Path | None, stack: ExitStack, data: Data, source: Batches, recipe: Recipe, seed: int, elbo: ELBO
+) -> Checkpoints | None:
+    if folder is None:
+        return None
+    if not source.repeatable:
+        raise CheckpointError(
+            "the order of this DataLoader cannot be repeated, so a run could not be continued exactly; pass a Dataset, "
+            "or DataLoader(..., generator=torch.Generator())"
+        )
+    run = {
+        "recipe": str(recipe),
+        "seed": seed,
+        "num_data": source.num_data,
+        "data": _fingerprint(data),
+        "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in elbo.named_parameters()],
+    }
+    return stack.enter_context(Checkpoints(Path(folder), run))
+
+
+def _fingerprint(data: Data) -> list[int]:
+    """A checksum of tensors; other data are known by their number of rows alone."""
+    tensors = data if isinstance(data, tuple | list) else ()
+    return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
 def _explain_many_inducing_points(network: Network, num_data: int) -> None:
@@ -183,6 +227,27 @@ def _explain_many_inducing_points(network: Network, num_data: int) -> None:
             "it can gain; as many inducing points as data already contain the optimal last layer",
             stacklevel=3,
         )
+
+
+def _explain_scales(data: Data) -> None:
+    """Inputs and real targets of tensors should be about standard; error bars are wrong long before the mean is."""
+    if not isinstance(data, tuple | list):
+        return
+    for name, tensor in zip("xy", data, strict=True):
+        if not tensor.is_floating_point() or len(tensor) < 2:
+            continue
+        columns = tensor.detach().flatten(1)
+        std, mean = columns.std(0), columns.mean(0).abs()
+        # constant columns do no harm
+        odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean > 10 * std.clamp_min(1.0)))
+        if odd.any():
+            column = int(odd.nonzero()[0])
+            warnings.warn(
+                f"{name} is not standardised: its column {column} has mean {float(columns[:, column].mean()):.3g} and "
+                f"standard deviation {float(std[column]):.3g}. The priors are about unit scale, and error bars suffer "
+                "first; see inducing.Standardiser, and Predictive.unstandardise to bring predictions back",
+                stacklevel=3,
+            )
 
 
 def _progress_bar(show: bool) -> Progress:

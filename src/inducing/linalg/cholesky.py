@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -51,17 +52,35 @@ class JitterWarning(UserWarning):
     """A matrix was factorised only after its diagonal had been raised."""
 
 
+_recorded: ContextVar[list[float] | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def recorded_jitter() -> Iterator[list[float]]:
+    """Collect the jitters that factorisations inside need beyond their policy's initial one, for a log."""
+    used: list[float] = []
+    token = _recorded.set(used)
+    try:
+        yield used
+    finally:
+        _recorded.reset(token)
+
+
 class FactorisationError(RuntimeError):
     """A matrix could not be factorised. The message names the layer, the likely causes and the remedies."""
 
 
+_where: ContextVar[str] = ContextVar("where", default="")
+
+
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Add the name of a layer to a `FactorisationError` raised inside, so that the user knows where to look."""
+    """Name the layer in errors and warnings from inside, so that the user knows where to look."""
+    token = _where.set(f"{where}: ")
     try:
         yield
-    except FactorisationError as error:
-        raise FactorisationError(f"{where}: {error}") from None
+    finally:
+        _where.reset(token)
 
 
 def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Float[Tensor, "*batch N N"]:
@@ -77,9 +96,27 @@ def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_
         amount = torch.where(info != 0, step, amount)
         factor, info = torch.linalg.cholesky_ex(_raised(matrix, amount[..., None]))
         if not info.any():
-            warnings.warn(_explain_jitter(matrix, step), JitterWarning, stacklevel=2)
+            warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=2)
+            if (used := _recorded.get()) is not None:
+                used.append(step)
             return factor
-    raise FactorisationError(_explain_failure(matrix, jitter))
+    raise FactorisationError(_where.get() + _explain_failure(matrix, jitter))
+
+
+def well_conditioned_cholesky(
+    matrix: Float[Tensor, "*batch N N"], max_pivot_ratio: float
+) -> Float[Tensor, "*batch N N"] | None:
+    """Return the lower factor without any jitter, or None if it fails or has lost its digits.
+
+    The pivot T_ii^2 is what is left of A_ii when the columns before it have explained what they can, and it carries the
+    rounding error of A_ii. So A_ii / T_ii^2 is how far rounding is magnified, whatever the scale of the columns.
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if info.any():
+        return None
+    with torch.no_grad():
+        ratio = matrix.diagonal(dim1=-2, dim2=-1) / factor.diagonal(dim1=-2, dim2=-1).square()
+        return factor if bool(ratio.max() <= max_pivot_ratio) else None
 
 
 def solve_lower(factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]) -> Float[Tensor, "#S #G N C"]:

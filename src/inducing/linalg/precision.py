@@ -29,6 +29,10 @@ class Precision(ABC):
         """F, the number of rows."""
 
     @abstractmethod
+    def to(self, dtype: torch.dtype) -> Precision:
+        """The same in another dtype."""
+
+    @abstractmethod
     def dense(self) -> Float[Tensor, "#S F F"]:
         """P written out."""
 
@@ -72,6 +76,9 @@ class ScaledIdentity(Precision):
     def size(self) -> int:
         return self.features
 
+    def to(self, dtype: torch.dtype) -> Precision:
+        return ScaledIdentity(self.scale.to(dtype), self.features)
+
     def dense(self) -> Float[Tensor, "#S F F"]:
         return torch.diag_embed(self.diagonal())
 
@@ -104,6 +111,9 @@ class Dense(Precision):
     @property
     def size(self) -> int:
         return self.matrix.shape[-1]
+
+    def to(self, dtype: torch.dtype) -> Precision:
+        return Dense(self.matrix.to(dtype))
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         return self.matrix
@@ -140,6 +150,9 @@ class Kronecker(Precision):
     @property
     def size(self) -> int:
         return self.left.size * self.right.size
+
+    def to(self, dtype: torch.dtype) -> Precision:
+        return Kronecker(self.left.to(dtype), self.right.to(dtype))
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         # (A (x) B)_{ik,jl} = A_ij B_kl

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
+from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed, well_conditioned_cholesky
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 
@@ -43,6 +43,16 @@ class PseudoOutputs(NamedTuple):
 
     values: Float[Tensor, "n O"]
     root: Float[Tensor, "G n"] | Float[Tensor, "G n n"]
+
+    @property
+    def layout(self) -> tuple[int, int]:
+        """(G, C): groups of outputs that share Lambda, and outputs in each."""
+        groups = self.root.shape[0]
+        return groups, self.values.shape[1] if groups == 1 else 1
+
+    def to(self, dtype: torch.dtype) -> PseudoOutputs:
+        """The same in another dtype."""
+        return PseudoOutputs(self.values.to(dtype), self.root.to(dtype))
 
     def whiten_inputs(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G n F"]:
         """Y = L'X."""
@@ -73,6 +83,7 @@ def regress(
     generator: Generator | None = None,
     closed_form_kl: bool = False,
     form: Form = "auto",
+    max_pivot_ratio: float = 100.0,
 ) -> WeightSample:
     """Sample weights from Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1), with their KL.
 
@@ -84,34 +95,65 @@ def regress(
         generator: Source of the noise.
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
         form: The cheaper of the two forms, or one of them by name.
+        max_pivot_ratio: In float32, a problem that is worse conditioned than this is solved in float64: one in which a
+            column is explained by those before it to all but 1 / max_pivot_ratio, such as near-duplicate rows at a
+            high precision.
     """
     rows, features = inputs.shape[-2:]
-    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
-    groups, outputs = targets.shape[1], targets.shape[3]
-    noise = standard_normal((num_samples, groups, features, outputs), whitened, generator)
     # nF^2 + F^3/3 operations against n^2F + n^3/3
-    if form == "primal" or (form == "auto" and features <= rows):
-        # Y'Y and Y't
-        weights, kl = sample_primal(whitened.mT @ whitened, whitened.mT @ targets, prior, noise, closed_form_kl)
-    else:
-        row_noise = standard_normal((num_samples, groups, rows, outputs), whitened, generator)
-        weights, kl = sample_dual(whitened, targets, prior, noise, row_noise, closed_form_kl)
+    primal = form == "primal" or (form == "auto" and features <= rows)
+    groups, columns = pseudo_outputs.layout
+    noise = standard_normal((num_samples, groups, features, columns), inputs, generator)
+    row_noise = None if primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
+    is_float32 = inputs.dtype == torch.float32 and not torch.compiler.is_compiling()
+    limit = max_pivot_ratio if is_float32 else None
+    solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, limit)
+    if solved is None:
+        wide = None if row_noise is None else row_noise.double()
+        pseudo_outputs, prior = pseudo_outputs.to(torch.float64), prior.to(torch.float64)
+        solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, None)
+        assert solved is not None
+    weights, kl = (tensor.to(inputs.dtype) for tensor in solved)
     # (S, 1, F, O) or (S, O, F, 1) to (S, F, O)
-    weights = weights[:, 0] if groups == 1 else weights[..., 0].mT
-    return WeightSample(weights, kl.expand(num_samples))
+    return WeightSample(weights[:, 0] if groups == 1 else weights[..., 0].mT, kl.expand(num_samples))
+
+
+def _solve(
+    inputs: Float[Tensor, "#S n F"],
+    pseudo_outputs: PseudoOutputs,
+    prior: Precision,
+    noise: Float[Tensor, "S G F C"],
+    row_noise: Float[Tensor, "S G n C"] | None,
+    closed_form_kl: bool,
+    max_pivot_ratio: float | None,
+) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
+    """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
+    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
+    if row_noise is None:
+        # A = P + Y'Y = TT'
+        matrix = prior.add_to(whitened.mT @ whitened)
+    else:
+        # B = I + Y P^-1 Y' = TT'
+        matrix = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device) + whitened @ prior.solve(
+            whitened.mT
+        )
+    factor = cholesky(matrix) if max_pivot_ratio is None else well_conditioned_cholesky(matrix, max_pivot_ratio)
+    if factor is None:
+        return None
+    if row_noise is None:
+        return sample_primal(factor, whitened.mT @ targets, prior, noise, closed_form_kl)
+    return sample_dual(factor, whitened, targets, prior, noise, row_noise, closed_form_kl)
 
 
 def sample_primal(
-    gram: Float[Tensor, "#S G F F"],
+    factor: Float[Tensor, "#S G F F"],
     cross: Float[Tensor, "#S G F C"],
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
     closed_form_kl: bool = False,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
-    """The primal form, from ``gram = Y'Y`` and ``cross = Y't`` alone."""
+    """The primal form, from the factor T of ``A = P + Y'Y = TT'`` and ``cross = Y't`` alone."""
     groups, features, columns = noise.shape[1:]
-    # A = P + Y'Y = TT'
-    factor = cholesky(prior.add_to(gram))
     # T^-1 Y't
     projected = solve_lower(factor, cross)
     # w = A^-1 Y't + T^-T z
@@ -129,6 +171,7 @@ def sample_primal(
 
 
 def sample_dual(
+    factor: Float[Tensor, "#S G n n"],
     whitened: Float[Tensor, "#S G n F"],
     targets: Float[Tensor, "1 G n C"],
     prior: Precision,
@@ -136,23 +179,20 @@ def sample_dual(
     row_noise: Float[Tensor, "S G n C"],
     closed_form_kl: bool = False,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
-    """The dual form, from ``whitened = Y = L'X`` and ``targets = t = L'v``."""
+    """The dual form, from the factor T of ``B = I + Y P^-1 Y' = TT'``, ``whitened = Y`` and ``targets = t``."""
     rows, columns = targets.shape[2:]
-    identity = torch.eye(rows, dtype=whitened.dtype, device=whitened.device)
-    # P^-1 Y'
-    back = prior.solve(whitened.mT)
-    # B = I + Y P^-1 Y' = TT'
-    factor = cholesky(identity + whitened @ back)
     # w0 ~ prior, then Matheron's rule: w = w0 + P^-1 Y's, s = B^-1 (t - Y w0 + e)
     prior_weights = prior.colour(noise)
     residual = targets - whitened @ prior_weights + row_noise
     dual = solve_lower_transposed(factor, solve_lower(factor, residual))
-    weights = prior_weights + back @ dual
+    weights = prior_weights + prior.solve(whitened.mT @ dual)
+    # T^-1 t
     projected = solve_lower(factor, targets)
     if closed_form_kl:
         # tr(P A^-1) - F = tr(B^-1) - n;   mean = P^-1 Y' B^-1 t
-        inverse = solve_lower(factor, identity.expand(1, targets.shape[1], -1, -1))
-        mean = back @ solve_lower_transposed(factor, projected)
+        identity = torch.eye(rows, dtype=factor.dtype, device=factor.device).expand(1, targets.shape[1], -1, -1)
+        inverse = solve_lower(factor, identity)
+        mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
         per_output = logdet(factor) + inverse.square().sum((-2, -1)) - rows
         return weights, (columns * per_output.sum(-1) + prior.quadratic(mean)) / 2
     # KL sample = logdet(B)/2 + |T^-1 t|^2/2 - |s - e|^2/2, since L'(v - Xw) = s - e

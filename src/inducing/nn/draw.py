@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from inducing.checks import check_inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +119,16 @@ class FunctionSamples(nn.Module):
     """Frozen functions as a plain module, (B, ...) -> (S, B, ...): it can be moved, saved and differentiated in x.
 
     Calls with the same rows give the same answers, in whatever batches they come.
+
+    Arguments:
+        function: The functions to freeze.
+        input_shape: Shape of one input row.
+        dtype: Dtype of the function's tensors.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, input_shape: tuple[int, ...], dtype: torch.dtype) -> None:
         super().__init__()
+        self.input_shape, self._dtype = input_shape, dtype
         if not function.consistent:
             raise ValueError("only a consistent function can be frozen; this one resamples on every call")
         function = copy.deepcopy(function.map(Tensor.detach))
@@ -132,8 +141,15 @@ class FunctionSamples(nn.Module):
             if isinstance(leaf, Tensor):
                 self.register_buffer(name, leaf)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that inputs must have."""
+        return next((buffer.dtype for buffer in self.buffers()), self._dtype)
+
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
+        x = check_inputs(x, self.input_shape, self.dtype)
+        # buffers are registered in the order in which map meets them
         tensors = iter(self._buffers.values())
         return self._structure.map(lambda _: next(tensors))(x[None])  # type: ignore[arg-type,return-value]
 

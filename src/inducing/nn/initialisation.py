@@ -48,12 +48,12 @@ def first_inducing_points(points: Tensor | None, number: int | None, shape: Shap
     return torch.randn(number, *shape)
 
 
-def first_targets(targets: Tensor | None, points: Tensor | None, ending: nn.Module) -> Tensor | None:
+def first_targets(targets: Tensor | None, points: Tensor | None, ending: Layer | None) -> Tensor | None:
     """Turn the inducing targets into first values of the pseudo-outputs of the layer that ends the network."""
     if targets is None:
         return None
     targets = check_tensor("inducing_targets", targets)
-    if points is None or not isinstance(ending, Layer) or not ending.posterior_spec.needs_inducing:
+    if points is None or ending is None or not ending.posterior_spec.needs_inducing:
         raise ValueError(
             "inducing_targets are first values for the pseudo-outputs of a last layer with a GlobalInducing posterior, "
             "but the network does not end in one; leave them out"

@@ -14,8 +14,9 @@ from torch import Generator, Tensor, nn
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
-from inducing.nn.posteriors import Factorised, FactorisedWeights, Posterior, PosteriorModule, Site, as_posterior
+from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
 from inducing.nn.priors import Prior, PriorModule, as_prior
+from inducing.nn.weights import FactorisedWeights, PosteriorModule
 
 Shape = tuple[int, ...]
 
@@ -27,6 +28,7 @@ class Layer(nn.Module, ABC):
     """
 
     posterior_spec: Posterior
+    posterior: PosteriorModule
     out_features: int
 
     @property
@@ -99,7 +101,9 @@ class ReparameterisedAffine(Function):
     def __call__(self, x: Float[Tensor, "#S B in"]) -> Float[Tensor, "S B O"]:
         mean = self.mean(x)
         noise = standard_normal((self.num_samples, *mean.shape[1:]), mean, self.generator)
-        return mean + self.variance(x.square()).sqrt() * noise
+        # where all inputs are zero so is the variance, and the gradient of its root would be infinite
+        variance = self.variance(x.square()).clamp_min(torch.finfo(mean.dtype).tiny)
+        return mean + variance.sqrt() * noise
 
 
 class Linear(Layer):
@@ -110,7 +114,7 @@ class Linear(Layer):
         out_features: Number of outputs.
         bias: Whether a column of ones is added to the inputs; the bias is then one more weight, with the same prior.
         prior: A prior or its name: "neal", "standard", "scale".
-        posterior: A posterior or its name: "factorised", "local", "global", "prior".
+        posterior: A posterior or its name: "factorised", "local", "global", "optimal", "prior".
 
     Example:
         >>> import torch, inducing
@@ -121,7 +125,6 @@ class Linear(Layer):
     """
 
     prior: PriorModule
-    posterior: PosteriorModule
 
     def __init__(
         self,
@@ -184,7 +187,8 @@ class Linear(Layer):
         return isinstance(self.posterior_spec, Factorised) and self.posterior_spec.local_reparameterisation
 
     def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}, {self.prior_spec}, {self.posterior_spec}"
+        bias = "" if self.bias else "bias=False, "
+        return f"{self.in_features}, {self.out_features}, {bias}{self.prior_spec}, {self.posterior_spec}"
 
     def _with_bias(self, inducing: Tensor | None) -> Tensor | None:
         """Add the column of ones that the bias multiplies."""

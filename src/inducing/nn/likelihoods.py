@@ -48,8 +48,12 @@ class Likelihood(nn.Module, ABC):
         """Draw y ~ p(y | f)."""
 
     @abstractmethod
-    def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """P(Y <= y | f) of each output."""
+    def log_cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """log P(Y <= y | f) of each output."""
+
+    @abstractmethod
+    def log_survival(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """log P(Y > y | f) of each output."""
 
     @abstractmethod
     def icdf(self, outputs: Tensor, probability: float) -> Tensor:
@@ -102,7 +106,9 @@ class Gaussian(Likelihood):
         check_finite("y", y)
         return y
 
-    def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, B * O]) -> Float[Tensor, "S B"]:
+    def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
+        if y.shape != outputs.shape[1:]:
+            raise ValueError(f"y must have shape {tuple(outputs.shape[1:])} like the outputs, got {tuple(y.shape)}")
         # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
         log_variance = self._log_variance()
         density = (y - outputs).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
@@ -118,8 +124,11 @@ class Gaussian(Likelihood):
         noise = standard_normal(tuple(outputs.shape), outputs, generator)
         return outputs + self.noise_variance.sqrt() * noise
 
-    def cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, B * O]) -> Float[Tensor, "S B *O"]:
-        return torch.special.ndtr((y - outputs) / self.noise_variance.sqrt())
+    def log_cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        return torch.special.log_ndtr((y - outputs) / self.noise_variance.sqrt())
+
+    def log_survival(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        return torch.special.log_ndtr((outputs - y) / self.noise_variance.sqrt())
 
     def icdf(self, outputs: Float[Tensor, "S B *O"], probability: float) -> Float[Tensor, "S B *O"]:
         level = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64)).item()
@@ -169,7 +178,10 @@ class Categorical(Likelihood):
         probabilities = self.mean(outputs).flatten(0, 1).to(device)
         return torch.multinomial(probabilities, 1, generator=generator).view(outputs.shape[:2]).to(outputs.device)
 
-    def cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+    def log_cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
+        raise TypeError("classes have no order, so they have no distribution function and no quantiles; use the mean")
+
+    def log_survival(self, outputs: Tensor, y: Tensor) -> Tensor:
         raise TypeError("classes have no order, so they have no distribution function and no quantiles; use the mean")
 
     def icdf(self, outputs: Tensor, probability: float) -> Tensor:

@@ -50,6 +50,12 @@ def mlp(
         >>> import inducing
         >>> network = inducing.models.mlp(3, 1, hidden=[50, 50], posterior="factorised->global", num_inducing=20)
     """
+    if isinstance(hidden, int):
+        raise TypeError(
+            f"hidden must list the widths of the hidden layers, e.g. hidden=[{hidden}, {hidden}], got {hidden}"
+        )
+    if not callable(activation):
+        raise TypeError(f"activation must make a module, e.g. activation=torch.nn.Tanh, got {activation!r}")
     widths = [in_features, *hidden, out_features]
     posteriors = _posteriors(posterior, len(widths) - 1)
     if num_inducing is None and inducing_points is not None:
@@ -60,7 +66,7 @@ def mlp(
             each = dataclasses.replace(each, num_inducing=num_inducing)
         layers += [Linear(fan_in, fan_out, bias, prior, each), activation()]
     needs_inducing = any(each.needs_inducing for each in posteriors)
-    return Network(
+    network = Network(
         layers[:-1],
         inducing_points if needs_inducing else None,
         inducing_targets if posteriors[-1].needs_inducing else None,
@@ -68,6 +74,8 @@ def mlp(
         in_features,
         learn_inducing_locations,
     )
+    # the same dtype and device whatever the posterior
+    return network if inducing_points is None else network.to(inducing_points.device, inducing_points.dtype)
 
 
 def _posteriors(posterior: Posterior | str | Sequence[Posterior | str], num_layers: int) -> list[Posterior]:

@@ -19,7 +19,10 @@ from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
 from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
 from inducing.nn.layers import Layer, Shape
+from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.plain import Folded, check_plain
+from inducing.nn.posteriors import OptimalInducing
+from inducing.nn.weights import OptimalWeights
 
 
 class Residual(nn.Module):
@@ -78,6 +81,11 @@ class Network(nn.Module):
         learn_inducing_locations: bool = True,
     ) -> None:
         super().__init__()
+        if not isinstance(layers, Sequence) or not all(isinstance(layer, nn.Module) for layer in layers):
+            raise TypeError(
+                "layers must be a list of modules, e.g. Network([inducing.Linear(3, 50), torch.nn.ReLU(), "
+                "inducing.Linear(50, 1)], ...); a class in it must be called"
+            )
         self.layers = nn.ModuleList(layers)
         bayesian = list(_bayesian_layers(self.layers))
         if not bayesian:
@@ -87,9 +95,10 @@ class Network(nn.Module):
         self.layer_names = tuple(name for name, _ in bayesian)
         self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
         points = first_inducing_points(inducing_points, num_inducing, self.input_shape)
-        ending = [module for module in self.layers if isinstance(module, Layer | Residual)][-1]
-        targets = first_targets(inducing_targets, points, ending)
+        _check_optimal(bayesian, learn_inducing_locations)
+        targets = first_targets(inducing_targets, points, self.last_layer)
         last = bayesian[-1][1]
+        self.has_inducing_targets = targets is not None
         self.output_shape = _build(
             self.layers, self.input_shape, None if points is None else len(points), targets, last
         )
@@ -115,6 +124,12 @@ class Network(nn.Module):
         """The device that inputs must be on."""
         return self._reference.device
 
+    @property
+    def last_layer(self) -> Layer | None:
+        """The Bayesian layer whose outputs are those of the network, or None if it ends in a residual block."""
+        ending = [module for module in self.layers if isinstance(module, Layer | Residual)][-1]
+        return ending if isinstance(ending, Layer) else None
+
     def draw(self, num_samples: int, generator: Generator | None = None, consistent: bool = False) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -129,18 +144,30 @@ class Network(nn.Module):
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         return _draw(self.layers, "layers", inducing, num_samples, generator, consistent)
 
+    def tie(self, likelihood: Likelihood) -> None:
+        """Let a last layer with an OptimalInducing posterior take its precision from the noise of a likelihood."""
+        for name, layer in _bayesian_layers(self.layers):
+            if isinstance(layer.posterior, OptimalWeights):
+                if not isinstance(likelihood, Gaussian):
+                    raise TypeError(
+                        f"{name} has an OptimalInducing posterior, which is known for a Gaussian likelihood only, "
+                        f"not for {type(likelihood).__name__}"
+                    )
+                layer.posterior.likelihood = likelihood
+
     def forward(self, x: Float[Tensor, "B *in"], num_samples: int = 1) -> Float[Tensor, "S B *out"]:
         """Draw functions and run them on a batch."""
         x = check_inputs(x, self.input_shape, self.dtype)
         return self.draw(num_samples)(x)
 
-    def sample_functions(self, num_samples: int, seed: int) -> FunctionSamples:
+    def sample_functions(self, num_samples: int, seed: int = 0) -> FunctionSamples:
         """Sample functions as a frozen module, (B, ...) -> (S, B, ...).
 
         The same seed gives the same functions, on every device, however the rows are batched.
         """
         with torch.no_grad():
-            return FunctionSamples(self.draw(num_samples, seeded(seed, "functions"), consistent=True).function)
+            draw = self.draw(num_samples, seeded(seed, "functions"), consistent=True)
+        return FunctionSamples(draw.function, self.input_shape, self.dtype)
 
     @property
     def _reference(self) -> Tensor:
@@ -239,6 +266,15 @@ def _check_inducing_use(
         raise ValueError(
             "no layer uses the inducing points: none has a GlobalInducing posterior. Leave out inducing_points and "
             'num_inducing, or give a layer posterior="global"'
+        )
+
+
+def _check_optimal(layers: list[tuple[str, Layer]], learn_inducing_locations: bool) -> None:
+    optimal = [name for name, layer in layers if isinstance(layer.posterior_spec, OptimalInducing)]
+    if optimal and learn_inducing_locations:
+        raise ValueError(
+            f"{optimal[0]} has an OptimalInducing posterior, which is exact only with the inducing points at the data; "
+            "pass learn_inducing_locations=False"
         )
 
 

@@ -7,6 +7,7 @@ apart.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -59,16 +60,26 @@ def _refuse_by_kind(module: nn.Module, name: str) -> None:
 def _refuse_by_behaviour(module: nn.Module, name: str, input_shape: Shape) -> Shape:
     # a fixed ramp, the same on every machine and without touching the global random state
     probe = torch.linspace(-2.0, 2.0, 3 * torch.Size(input_shape).numel()).sin().reshape(3, *input_shape)
+    training, given = (copy.deepcopy(module).train(mode) for mode in (True, False))
     try:
         with torch.no_grad():
-            whole, again = module(probe), module(probe)
-            rows = torch.cat([module(row) for row in probe.split(1)])
+            used = probe.clone()
+            whole, again, evaluated = training(used), training(probe.clone()), given(probe.clone())
+            rows = torch.cat([training(row) for row in probe.clone().split(1)])
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ValueError(f"{name} {module} does not run on a batch of shape (B, {input_shape}): {error}") from error
     if not isinstance(whole, Tensor) or whole.ndim < 2 or len(whole) != 3:
         raise ValueError(f"{name} {module} must turn a batch of B rows into a tensor of B rows")
-    if not torch.equal(whole, again):
-        raise ValueError(f"{name} {module} is not deterministic: two calls on the same rows differ. Remove its noise")
+    if not torch.equal(used, probe):
+        raise ValueError(
+            f"{name} {module} works in place: it would write into the outputs of the layer below, or into your data. "
+            "Use inplace=False"
+        )
+    if not (torch.equal(whole, again) and torch.equal(whole, evaluated)):
+        raise ValueError(
+            f"{name} {module} is not deterministic: two calls on the same rows, or training and evaluation mode, "
+            "differ. Remove its noise"
+        )
     if whole.shape != rows.shape or not torch.allclose(whole, rows, atol=1e-5, equal_nan=True):
         raise ValueError(f"{name} {module} mixes the rows of a batch; each row must be treated by itself")
     return tuple(whole.shape[1:])

@@ -1,7 +1,6 @@
-"""Approximate posteriors over weights: specifications that a user writes, and the modules built from them.
+"""Approximate posteriors over weights, as a user specifies them: immutable values without tensors.
 
-All modules answer the same question: given the inducing activations that enter a layer and the prior precision, sample
-the weights and say what log Q - log P is.
+A layer builds its parameters from them; those live in `inducing.nn.weights`.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor, nn
+from torch import Tensor
 
-from inducing.linalg.noise import standard_normal
-from inducing.linalg.precision import Precision
-from inducing.linalg.regression import PseudoOutputs, WeightSample, regress
 from inducing.nn.specification import lookup
+from inducing.nn.weights import (
+    FactorisedWeights,
+    InducingWeights,
+    OptimalWeights,
+    PosteriorModule,
+    PrecisionKind,
+    PriorWeights,
+)
 
-PrecisionKind = Literal["shared", "per_output", "full", "full_per_output"]
 KLKind = Literal["sample", "closed_form"]
-
-# Adam changes every parameter by about its learning rate, so parameters are stored at a scale of about 1 (the paper's
-# appendix "Parameter scaling for ADAM"): log-precisions divided by 3, means of weights times sqrt(fan-in).
-LOG_PRECISION_SCALE = 3.0
 
 
 class Site(NamedTuple):
@@ -45,19 +44,11 @@ class Site(NamedTuple):
     targets: Float[Tensor, "M O"] | None
     is_last: bool
 
-
-class PosteriorModule(nn.Module, ABC):
-    """A posterior with its parameters."""
-
-    @abstractmethod
-    def forward(
-        self,
-        inputs: Float[Tensor, "#S M F"] | None,
-        prior: Precision,
-        num_samples: int,
-        generator: Generator | None = None,
-    ) -> WeightSample:
-        """Sample weights given the inducing activations that enter the layer, with their KL."""
+    def first_log_precision(self, given: float | None) -> float:
+        """What the user asked for, or the paper's: 0 in the last layer and -4 elsewhere."""
+        if given is not None:
+            return given
+        return 0.0 if self.is_last else -4.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,7 @@ class Posterior(ABC):
 
 @dataclass(frozen=True)
 class Factorised(Posterior):
-    """Independent normals for all weights.
+    """Independent normals for all weights. Means start as draws from NealPrior.
 
     Arguments:
         local_reparameterisation: Sample the outputs for each row instead of the weights (Kingma et al., 2015).
@@ -95,7 +86,8 @@ class Factorised(Posterior):
             raise ValueError('local reparameterisation samples no weights, so it needs kl="closed_form"')
 
     def build(self, site: Site) -> FactorisedWeights:
-        return FactorisedWeights(self, site)
+        variance = self.initial_variance / math.sqrt(site.fan_in)
+        return FactorisedWeights(site.fan_in, site.out_features, variance, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,9 @@ class LocalInducing(Posterior):
 
     def build(self, site: Site) -> InducingWeights:
         rows = self.num_inducing or site.fan_in
-        return InducingWeights(self, site._replace(num_inducing=rows, targets=None), torch.randn(rows, site.fan_in))
+        inputs, outputs = torch.randn(rows, site.fan_in), torch.randn(rows, site.out_features)
+        log_precision = site.first_log_precision(self.log_precision)
+        return InducingWeights(outputs, inputs, self.precision, log_precision, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -146,7 +140,29 @@ class GlobalInducing(Posterior):
         _check_choice("kl", self.kl, KLKind)
 
     def build(self, site: Site) -> InducingWeights:
-        return InducingWeights(self, site, inducing_inputs=None)
+        assert site.num_inducing is not None
+        outputs = torch.randn(site.num_inducing, site.out_features) if site.targets is None else site.targets.clone()
+        log_precision = site.first_log_precision(self.log_precision)
+        return InducingWeights(outputs, None, self.precision, log_precision, self.kl == "closed_form")
+
+
+@dataclass(frozen=True)
+class OptimalInducing(Posterior):
+    """The exact posterior of the last layer given the layers below, for a Gaussian likelihood: the paper's Eq. 7.
+
+    The inducing points are the training inputs, and stay there; the pseudo-outputs are the training targets; the precision
+    is that of the likelihood's noise. Nothing is left to learn, and no other last layer has a better ELBO.
+    """
+
+    needs_inducing: ClassVar[bool] = True
+
+    def build(self, site: Site) -> OptimalWeights:
+        if not site.is_last or site.targets is None:
+            raise ValueError(
+                "an OptimalInducing posterior is for the last layer, and needs the training data: pass "
+                "inducing_points=x, inducing_targets=y, learn_inducing_locations=False"
+            )
+        return OptimalWeights(site.targets)
 
 
 @dataclass(frozen=True)
@@ -154,133 +170,14 @@ class PriorOnly(Posterior):
     """Weights drawn from the prior: nothing is learned, and the KL is zero."""
 
     def build(self, site: Site) -> PriorWeights:
-        return PriorWeights(site)
-
-
-class FactorisedWeights(PosteriorModule):
-    """w_ij ~ N(mean_ij, variance_ij)."""
-
-    def __init__(self, specification: Factorised, site: Site) -> None:
-        super().__init__()
-        self.specification = specification
-        self.mean_scale = math.sqrt(site.fan_in)
-        # means from NealPrior, variances initial_variance / sqrt(fan-in)
-        log_variance = math.log(specification.initial_variance / math.sqrt(site.fan_in))
-        shape = (site.fan_in, site.out_features)
-        self.scaled_mean = nn.Parameter(torch.randn(shape))
-        self.scaled_log_variance = nn.Parameter(torch.full(shape, log_variance / LOG_PRECISION_SCALE))
-
-    def moments(self) -> tuple[Float[Tensor, "F O"], Float[Tensor, "F O"]]:
-        """The means and variances of all weights."""
-        return self.scaled_mean / self.mean_scale, self._log_variance().exp()
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "#S M F"] | None,
-        prior: Precision,
-        num_samples: int,
-        generator: Generator | None = None,
-    ) -> WeightSample:
-        mean, variance = self.moments()
-        noise = standard_normal((num_samples, *mean.shape), mean, generator)
-        weights = mean + variance.sqrt() * noise
-        if self.specification.kl == "closed_form":
-            return WeightSample(weights, self.closed_form_kl(prior).expand(num_samples))
-        # log Q - log P = -|z|^2/2 - sum(log variance)/2 + w'Pw/2 - logdet(P)/2
-        kl = prior.quadratic(weights[:, None]) - noise.square().sum((1, 2)) - self._log_volume(prior)
-        return WeightSample(weights, kl / 2)
-
-    def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
-        """KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2."""
-        mean, variance = self.moments()
-        spread = (prior.diagonal()[..., None] * variance).sum((-2, -1))
-        return (prior.quadratic(mean[None, None]) + spread - self._log_volume(prior) - mean.numel()) / 2
-
-    def _log_variance(self) -> Float[Tensor, "F O"]:
-        return LOG_PRECISION_SCALE * self.scaled_log_variance
-
-    def _log_volume(self, prior: Precision) -> Float[Tensor, "#S"]:
-        """sum(log variance) + logdet(P), over all outputs."""
-        return self._log_variance().sum() + self.scaled_mean.shape[-1] * prior.logdet()
-
-
-class InducingWeights(PosteriorModule):
-    """The regression of pseudo-outputs V on inducing inputs: the layer's own, or those that come from below."""
-
-    inducing_inputs: nn.Parameter | None
-    precision_lower: nn.Parameter | None
-
-    def __init__(
-        self,
-        specification: LocalInducing | GlobalInducing,
-        site: Site,
-        inducing_inputs: Float[Tensor, "M F"] | None,
-    ) -> None:
-        super().__init__()
-        assert site.num_inducing is not None
-        rows, outputs = site.num_inducing, site.out_features
-        self.specification = specification
-        self.inducing_inputs = None if inducing_inputs is None else nn.Parameter(inducing_inputs)
-        self.pseudo_outputs = nn.Parameter(torch.randn(rows, outputs) if site.targets is None else site.targets.clone())
-        log_precision = specification.log_precision
-        if log_precision is None:
-            log_precision = 0.0 if site.is_last else -4.0
-        groups = outputs if specification.precision.endswith("per_output") else 1
-        self.scaled_log_precision = nn.Parameter(torch.full((groups, rows), log_precision / LOG_PRECISION_SCALE))
-        is_full = specification.precision.startswith("full")
-        self.precision_lower = nn.Parameter(torch.zeros(groups, rows, rows)) if is_full else None
-
-    def precision_root(self) -> Float[Tensor, "G M"] | Float[Tensor, "G M M"]:
-        """L with Lambda = LL': a diagonal D, or the full D (I + N) with N strictly lower triangular."""
-        diagonal = (LOG_PRECISION_SCALE / 2 * self.scaled_log_precision).exp()
-        if self.precision_lower is None:
-            return diagonal
-        identity = torch.eye(diagonal.shape[-1], dtype=diagonal.dtype, device=diagonal.device)
-        return diagonal[..., None] * (identity + self.precision_lower.tril(-1))
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "#S M F"] | None,
-        prior: Precision,
-        num_samples: int,
-        generator: Generator | None = None,
-    ) -> WeightSample:
-        if self.inducing_inputs is not None:
-            inputs = self.inducing_inputs[None]
-        assert inputs is not None
-        return regress(
-            inputs,
-            PseudoOutputs(self.pseudo_outputs, self.precision_root()),
-            prior,
-            num_samples,
-            generator=generator,
-            closed_form_kl=self.specification.kl == "closed_form",
-        )
-
-
-class PriorWeights(PosteriorModule):
-    """w ~ prior."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__()
-        self.shape = (site.fan_in, site.out_features)
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "#S M F"] | None,
-        prior: Precision,
-        num_samples: int,
-        generator: Generator | None = None,
-    ) -> WeightSample:
-        like = prior.logdet()
-        noise = standard_normal((num_samples, 1, *self.shape), like, generator)
-        return WeightSample(prior.colour(noise)[:, 0], like.new_zeros(num_samples))
+        return PriorWeights(site.fan_in, site.out_features)
 
 
 POSTERIORS: dict[str, type[Posterior]] = {
     "factorised": Factorised,
     "local": LocalInducing,
     "global": GlobalInducing,
+    "optimal": OptimalInducing,
     "prior": PriorOnly,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -16,5 +17,8 @@ def lookup(kind: str, value: object, base: type[T], known: Mapping[str, type[T]]
         return known[value]()
     names = ", ".join(f'"{name}"' for name in known)
     classes = ", ".join(f"{cls.__name__}(...)" for cls in known.values())
-    hint = "; it was given as a class, call it" if isinstance(value, type) and issubclass(value, base) else ""
+    close = difflib.get_close_matches(str(value), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    if isinstance(value, type) and issubclass(value, base):
+        hint = "; it was given as a class, call it"
     raise ValueError(f"unknown {kind} {value!r}{hint}; known are {names}, or one of {classes}")

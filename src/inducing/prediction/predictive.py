@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from inducing.checks import check_inputs
+from inducing.checks import check_dtype, check_inputs
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
@@ -41,27 +42,27 @@ class Predictive:
     seed: int = 0
 
     @property
-    def mean(self) -> Float[Tensor, B * O]:
+    def mean(self) -> Float[Tensor, "B *O"]:
         """E[y | x]; for classes, their probabilities."""
         return self.location + self.scale * self.likelihood.mean(self.outputs).mean(0)
 
     @property
-    def aleatoric(self) -> Float[Tensor, B * O]:
+    def aleatoric(self) -> Float[Tensor, "B *O"]:
         """Variance from the noise in the targets: it stays however many data there are."""
         return self.scale**2 * self.likelihood.variance(self.outputs).mean(0)
 
     @property
-    def epistemic(self) -> Float[Tensor, B * O]:
+    def epistemic(self) -> Float[Tensor, "B *O"]:
         """Variance from not knowing the function: it goes with more data."""
         return self.scale**2 * self.likelihood.mean(self.outputs).var(0, correction=0)
 
     @property
-    def variance(self) -> Float[Tensor, B * O]:
+    def variance(self) -> Float[Tensor, "B *O"]:
         """The total variance, aleatoric plus epistemic."""
         return self.aleatoric + self.epistemic
 
     @property
-    def stddev(self) -> Float[Tensor, B * O]:
+    def stddev(self) -> Float[Tensor, "B *O"]:
         """The square root of the total variance."""
         return self.variance.sqrt()
 
@@ -78,38 +79,59 @@ class Predictive:
         components = self.likelihood.log_prob(self.outputs, standardised)
         mixture = components.logsumexp(0) - math.log(len(components))
         # p(location + scale z) = p(z) / scale, for each output
-        return mixture - torch.as_tensor(self.scale).log().expand(self.outputs.shape[2:]).sum()
+        scale = torch.as_tensor(self.scale, dtype=self.outputs.dtype, device=self.outputs.device)
+        return mixture - scale.log().expand(self.outputs.shape[2:]).sum()
 
-    def quantile(self, q: float | Sequence[float]) -> Tensor:
-        """Quantiles of the mixture for each output, exact to rounding: (B, ...) for a number, (Q, B, ...) for several.
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """Quantiles of the mixture for each output: (B, ...) for a number, (Q, B, ...) for several.
 
-        A quantile of a mixture lies between the smallest and the largest of its components' quantiles; bisection on the
-        mixture's distribution function finds it.
+        A quantile of a mixture lies between the smallest and the largest of its components' quantiles. Bisection on the
+        logarithm of the nearer tail finds it, in float64, so that far tails keep their digits.
         """
-        if not isinstance(q, int | float):
-            return torch.stack([self.quantile(each) for each in q])
-        if not 0.0 < q < 1.0:
-            raise ValueError(f"a quantile must lie between 0 and 1, got {q}")
-        of_components = self.likelihood.icdf(self.outputs, q)
+        levels = torch.as_tensor(q, dtype=torch.float64)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles must lie between 0 and 1, got {q}")
+        found = torch.stack([self._quantile(level) for level in levels.reshape(-1).tolist()])
+        found = self.location + self.scale * found.to(self.outputs.dtype)
+        return found if levels.ndim else found[0]
+
+    def _quantile(self, level: float) -> Tensor:
+        outputs = self.outputs.double()
+        of_components = self.likelihood.icdf(outputs, level)
         low, high = of_components.amin(0), of_components.amax(0)
+        # log P(Y <= y) against log q, or in the upper half log P(Y > y) against log(1 - q)
+        upper = level > 0.5
+        tail = self.likelihood.log_survival if upper else self.likelihood.log_cdf
+        wanted = math.log1p(-level) if upper else math.log(level)
         for _ in range(60):
             middle = (low + high) / 2
-            below = self.likelihood.cdf(self.outputs, middle).mean(0) < q
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return self.location + self.scale * (low + high) / 2
+            mass = tail(outputs, middle).logsumexp(0) - math.log(len(outputs))
+            too_low = mass > wanted if upper else mass < wanted
+            low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
+        return (low + high) / 2
 
     def check_targets(self, y: Tensor) -> Tensor:
         """Refuse targets that do not fit the predictions, also those that would only broadcast."""
         y = self.likelihood.check_targets(y, tuple(self.outputs.shape[2:]))
+        check_dtype("y", y, self.outputs.dtype)
         if len(y) != self.outputs.shape[1]:
             raise ValueError(f"y must have {self.outputs.shape[1]} rows, one for each prediction, got {len(y)}")
         return y
 
-    def unstandardise(self, location: Tensor | float, scale: Tensor | float) -> Predictive:
-        """Return the same prediction on the original scale of the targets, y = location + scale * y_standardised."""
+    def unstandardise(self, location: ArrayLike, scale: ArrayLike) -> Predictive:
+        """Return the same prediction on the original scale of the targets, y = location + scale * y_standardised.
+
+        Both are numbers, or arrays or tensors with one number for each output.
+        """
         if not isinstance(self.likelihood, Gaussian):
             raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
-        return replace(self, location=location, scale=scale)
+        mean, std = (
+            torch.as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale)
+        )
+        outputs = tuple(self.outputs.shape[2:])
+        if not (mean.shape in ((), (1,), outputs) and std.shape in ((), (1,), outputs) and (std > 0).all()):
+            raise ValueError(f"location and scale must be numbers, or {outputs} of them, and scale positive")
+        return replace(self, location=mean + std * self.location, scale=std * self.scale)
 
 
 def predict(
@@ -142,6 +164,7 @@ def predict(
     x = check_inputs(x, network.input_shape, network.dtype)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    network.tie(likelihood)
     functions = network.sample_functions(num_samples, seed)
     with torch.no_grad():
         outputs = [functions(rows.to(network.device)) for rows in x.split(batch_size or max(len(x), 1))]

@@ -1,0 +1,9 @@
+"""All experiments by name."""
+
+from __future__ import annotations
+
+from inducing.experiments.experiment import Experiment
+from inducing.experiments.linear import LINEAR
+from inducing.experiments.toy import COMPOSITIONAL, NUM_INDUCING, TOY
+
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOY, NUM_INDUCING, COMPOSITIONAL, LINEAR)}

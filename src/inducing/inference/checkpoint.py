@@ -1,0 +1,146 @@
+"""Checkpoints: a training run on disk, from which the same command continues bit by bit.
+
+A checkpoint is one safetensors file, written atomically: the parameters, Adam's moments, the history, and a JSON header with
+the step, what run it belongs to, and a checksum. The batches and the noise of a step are functions of the seed and the step,
+so no random state needs to be kept. The newest two are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from inducing.files import write_atomically
+from inducing.inference.history import History
+from inducing.inference.state import TrainingState
+
+FORMAT = 1
+KEPT = 2
+logger = logging.getLogger("inducing")
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written or read."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint folder cannot be used for this run."""
+
+
+class Checkpoints:
+    """The checkpoints of one run in one folder, used by one process at a time.
+
+    Arguments:
+        folder: Where they are; it is made if it is not there.
+        run: What identifies the run (recipe, seed, data, parameters). A folder that holds another run is refused.
+    """
+
+    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
+        self.folder, self.run = folder, run
+        self._usable, self._failing = True, False
+        self._lock = FileLock(folder / ".lock", timeout=0)
+
+    def __enter__(self) -> Checkpoints:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            raise CheckpointError(
+                f"another process is training in {self.folder}; use another folder, or wait"
+            ) from None
+        except OSError as error:
+            # training goes on without: nothing in memory is lost
+            self._usable = False
+            self._warn("cannot use", self.folder, error, "training goes on, without checkpoints")
+            return self
+        for litter in self.folder.glob(".step-*"):
+            litter.unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def files(self) -> list[Path]:
+        """The checkpoints, the newest first."""
+        return sorted(self.folder.glob("step-*.safetensors"), reverse=True)
+
+    def save(self, state: TrainingState) -> bool:
+        """Write the state; if the disk does not take it, say so once, keep what is there and go on."""
+        if not self._usable:
+            return False
+        tensors = {f"state.{index:05d}": tensor.contiguous() for index, tensor in enumerate(state.tensors())}
+        tensors["history"] = state.history.to_tensor()
+        header = {
+            "format": FORMAT,
+            "step": state.step,
+            "damping": state.damping,
+            "failures": state.failures,
+            "failed_step": state.failed_step,
+            "run": self.run,
+            "sha256": _digest(tensors),
+        }
+        path = self.folder / f"step-{state.step:09d}.safetensors"
+        try:
+            write_atomically(path, save(tensors, {"inducing": json.dumps(header)}))
+            for old in self.files()[KEPT:]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._failing:
+                self._warn("cannot write", path, error, "training goes on, earlier checkpoints are kept")
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def restore(self, state: TrainingState) -> bool:
+        """Put the newest sound checkpoint of this run in place; return whether there was one."""
+        for path in self.files():
+            try:
+                tensors, header = _read(path)
+            except (SafetensorError, OSError, ValueError, KeyError) as error:
+                self._warn("cannot read", path, error, "the one before it is used")
+                continue
+            if header["run"] != self.run:
+                differing = [key for key in self.run if header["run"].get(key) != self.run[key]]
+                raise CheckpointError(
+                    f"{self.folder} holds another run: {', '.join(differing)} differ from this one. "
+                    "Use another folder, or delete it to begin anew"
+                )
+            state.load([tensors[name] for name in sorted(tensors) if name.startswith("state.")])
+            state.step, state.damping = header["step"], header["damping"]
+            state.failures, state.failed_step = header["failures"], header["failed_step"]
+            state.history = History.from_tensor(tensors["history"])
+            logger.info("continuing from %s", path)
+            return True
+        return False
+
+    def _warn(self, what: str, path: Path, error: Exception, consequence: str) -> None:
+        warnings.warn(f"{what} {path}: {error}; {consequence}", CheckpointWarning, stacklevel=4)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    with safe_open(path, framework="pt") as file:
+        header = json.loads((file.metadata() or {})["inducing"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if header["format"] != FORMAT:
+        raise ValueError(f"it has format {header['format']}, this version reads {FORMAT}")
+    if header["sha256"] != _digest(tensors):
+        raise ValueError("its checksum does not match")
+    return tensors, header
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

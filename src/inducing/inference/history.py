@@ -1,0 +1,83 @@
+"""What happened in training, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Record(NamedTuple):
+    """One step of training. ELBO, log-likelihood and KL are nats per data point.
+
+    Arguments:
+        step: Steps done, counted from 1.
+        elbo: The untempered ELBO of this step's batch and samples.
+        log_likelihood: Its first part.
+        kl: Its second part, layer by layer.
+        prior_kl: The KL of the priors' own variables, layer by layer.
+        temperature: The weight that the KL had in the objective.
+        learning_rate: The learning rate of the step.
+        gradient_norm: Norm of the gradient of the objective per data point, over all parameters.
+        jitter: The largest relative jitter that a factorisation needed, 0 where none did.
+        seconds: Time spent in training so far, that of interrupted runs included.
+    """
+
+    step: int
+    elbo: float
+    log_likelihood: float
+    kl: tuple[float, ...]
+    prior_kl: tuple[float, ...]
+    temperature: float
+    learning_rate: float
+    gradient_norm: float
+    jitter: float
+    seconds: float
+
+
+@dataclass
+class History:
+    """A `Record` for each step."""
+
+    records: list[Record] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> Record:
+        return self.records[index]
+
+    @property
+    def elbo(self) -> list[float]:
+        """The ELBO per data point at each step."""
+        return [record.elbo for record in self.records]
+
+    def has_plateaued(self, patience: int) -> bool:
+        """Whether the mean ELBO of the last ``patience`` steps is not clearly above that of as many steps before.
+
+        Clearly means by more than the standard error of the difference. It is asked once in ``patience`` steps.
+        """
+        if len(self.records) < 2 * patience or len(self.records) % patience:
+            return False
+        before, last = torch.tensor(self.elbo[-2 * patience :], dtype=torch.float64).view(2, patience)
+        error = ((before.var(correction=0) + last.var(correction=0)) / patience).sqrt()
+        return bool(last.mean() - before.mean() <= error)
+
+    def to_tensor(self) -> Float[Tensor, "N C"]:
+        """All numbers as a table, for a checkpoint."""
+        rows = [[*r[:3], *r.kl, *r.prior_kl, *r[5:]] for r in self.records]
+        return torch.tensor(rows, dtype=torch.float64) if rows else torch.zeros(0, 8, dtype=torch.float64)
+
+    @classmethod
+    def from_tensor(cls, table: Float[Tensor, "N C"]) -> History:
+        """The inverse of `to_tensor`."""
+        layers = (table.shape[1] - 8) // 2
+        return cls(
+            [
+                Record(int(r[0]), r[1], r[2], tuple(r[3 : 3 + layers]), tuple(r[3 + layers : 3 + 2 * layers]), *r[-5:])
+                for r in table.tolist()
+            ]
+        )

@@ -1,0 +1,33 @@
+"""The optimal last layer as a place to start from.
+
+For a Gaussian likelihood the best posterior of the last layer given those below is Bayesian linear regression on the data:
+pseudo-outputs at the targets, precision 1 / noise variance (the paper's Eq. 7). With M of N data as inducing points, each
+stands for N / M of them. `OptimalInducing` keeps it so; this sets a `GlobalInducing` last layer there and lets it learn on.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.network import Network
+from inducing.nn.weights import LOG_PRECISION_SCALE, InducingWeights
+
+
+def start_optimally(network: Network, likelihood: Likelihood, num_data: int) -> bool:
+    """Set the precision of the last layer's pseudo-outputs to its optimum, where there is one; return whether.
+
+    It is left alone unless the likelihood is Gaussian and the network was built with inducing targets.
+    """
+    last = network.last_layer
+    weights = None if last is None else last.posterior
+    if not (network.has_inducing_targets and isinstance(likelihood, Gaussian) and isinstance(weights, InducingWeights)):
+        return False
+    assert network.num_inducing is not None
+    # log Lambda = log(N / M) - log(noise variance), for all outputs or for each
+    share = torch.log(torch.tensor(num_data / network.num_inducing))
+    log_precision = (share - likelihood.noise_variance.log()).reshape(-1, 1)
+    shared = weights.scaled_log_precision.shape[0] == 1
+    with torch.no_grad():
+        weights.scaled_log_precision.copy_((log_precision.mean(0) if shared else log_precision) / LOG_PRECISION_SCALE)
+    return True

@@ -1,0 +1,110 @@
+"""The state of a training run: everything that one step changes, with the last good state kept for roll-back."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from inducing.inference.history import History, Record
+
+MAX_FAILURES = 10
+
+
+class DivergenceError(RuntimeError):
+    """Training left the numbers and could not be brought back. The network holds the last good state.
+
+    Arguments:
+        message: What went wrong, where, and what to do.
+        history: What happened until then.
+    """
+
+    def __init__(self, message: str, history: History | None = None) -> None:
+        super().__init__(message)
+        self.history = history or History()
+
+
+class RollBackWarning(UserWarning):
+    """A step of training was undone and is tried again, smaller."""
+
+
+class TrainingState:
+    """Parameters, optimiser, number of steps and history.
+
+    Arguments:
+        parameters: What is learned.
+        learning_rate: First learning rate of Adam.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], learning_rate: float) -> None:
+        self.parameters = parameters
+        self.optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+        self.step = 0
+        self.damping = 1.0
+        self.failures = 0
+        self.failed_step = 0
+        self.roll_backs = 0
+        self.history = History()
+        self._last_good: list[Tensor] | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """The parameters, then Adam's moments and counters, which exist from its first step on."""
+        moments = [
+            self.optimizer.state[parameter][name]
+            for parameter in self.parameters
+            if parameter in self.optimizer.state
+            for name in ("step", "exp_avg", "exp_avg_sq")
+        ]
+        return [*(parameter.detach() for parameter in self.parameters), *moments]
+
+    def load(self, tensors: list[Tensor]) -> None:
+        """Put values like those of `tensors` in place."""
+        count = len(self.parameters)
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, tensors[:count], strict=True):
+                parameter.copy_(value)
+        self.optimizer.state.clear()
+        moments = iter(tensors[count:])
+        for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=False):
+            self.optimizer.state[parameter] = {
+                "step": step.clone(),
+                "exp_avg": mean.clone(),
+                "exp_avg_sq": square.clone(),
+            }
+
+    def advance(self, record: Record, learning_rate: float) -> None:
+        """Take one step with the gradients at hand, after the present state has been kept."""
+        if self.step >= self.failed_step:
+            # the step that failed has been passed: let the damping wear off
+            if not self.failures:
+                self.damping = min(1.0, 1.1 * self.damping)
+            self.failures = 0
+        self._last_good = [tensor.clone() for tensor in self.tensors()]
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.step()
+        self.history.records.append(record)
+        self.step += 1
+
+    def roll_back(self, reason: Exception) -> None:
+        """Undo the last step, so that it is taken again at half its size; give up after repeated failure."""
+        failed = self.step + 1
+        self.failures += 1
+        self.failed_step = self.step
+        if self._last_good is None or self.failures > MAX_FAILURES:
+            tried = f", and {MAX_FAILURES} smaller steps before it did not help" if self._last_good else ""
+            raise DivergenceError(f"step {failed}{tried}: {reason}", self.history) from reason
+        self.load(self._last_good)
+        self.step -= 1
+        self.history.records.pop()
+        self.damping /= 2
+        self.roll_backs += 1
+        # the first, second, fourth, eighth, ...: a run with many should not bury everything else
+        if self.roll_backs & (self.roll_backs - 1) == 0:
+            warnings.warn(
+                f"step {failed}: {reason} The step before it was undone and is tried again at {self.damping:.2g} of its "
+                f"size (roll-back number {self.roll_backs})",
+                RollBackWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,253 @@
+"""Checkpoints as a user meets them: killed, corrupted, on a full disk, in a folder that cannot be written."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.utils.data import DataLoader, TensorDataset
+
+import inducing
+from inducing.inference.checkpoint import Checkpoints
+
+X = torch.linspace(-1, 1, 20)[:, None]
+Y = X.sin()
+
+
+def fit(folder, *, steps=12, seed=0, data=(X, Y), **kwargs):
+    torch.manual_seed(0)
+    net, likelihood = inducing.models.mlp(1, 1, [5], prior="scale", num_inducing=6), inducing.Gaussian()
+    arguments = {"num_steps": steps, "batch_size": 8, "checkpoint": folder, "checkpoint_seconds": 0.0, **kwargs}
+    history = inducing.fit(net, likelihood, data, seed=seed, progress=False, **arguments)
+    return net, history
+
+
+def numbers(history):
+    """All of a history but the time."""
+    return [record[:-1] for record in history.records]
+
+
+def same(first, second):
+    return all(torch.equal(p, q) for p, q in zip(first.parameters(), second.parameters(), strict=True))
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(step):
+    def callback(record):
+        if record.step == step:
+            raise Stop
+
+    return callback
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y)], ids=["tensors", "dataset"])
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, data):
+    net, history = fit(tmp_path / "whole", data=data)
+    for step in (3, 7, 8, 11):
+        with pytest.raises(Stop):
+            fit(tmp_path / "parts", data=data, callbacks=[stop_at(step)])
+    continued, history_of_parts = fit(tmp_path / "parts", data=data)
+    assert same(net, continued)
+    assert numbers(history) == numbers(history_of_parts)
+
+
+def test_a_finished_run_is_not_done_again(tmp_path):
+    net, history = fit(tmp_path)
+    called = []
+    again, same_history = fit(tmp_path, callbacks=[called.append])
+    assert not called
+    assert same(net, again)
+    assert history == same_history
+
+
+def test_checkpoints_without_checkpoints_change_nothing(tmp_path):
+    assert numbers(fit(None)[1]) == numbers(fit(tmp_path)[1])
+
+
+def test_the_newest_two_are_kept_and_there_is_no_litter(tmp_path):
+    fit(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".lock") == [
+        "step-000000011.safetensors",
+        "step-000000012.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before(tmp_path, damage):
+    net, history = fit(tmp_path / "whole")
+    with pytest.raises(Stop):
+        fit(tmp_path / "parts", callbacks=[stop_at(8)])
+    newest = sorted((tmp_path / "parts").glob("step-*"))[-1]
+    content = bytearray(newest.read_bytes())
+    if damage == "flipped":
+        content[-20] ^= 0xFF
+    newest.write_bytes({"truncated": content[:-100], "flipped": content, "empty": b"", "foreign": b"hello"}[damage])
+    with pytest.warns(inducing.CheckpointWarning, match=r"cannot read .*step-000000007.*; the one before it is used"):
+        continued, history_of_parts = fit(tmp_path / "parts")
+    assert same(net, continued)
+    assert numbers(history) == numbers(history_of_parts)
+
+
+def test_another_run_is_refused(tmp_path):
+    fit(tmp_path)
+    with pytest.raises(
+        inducing.CheckpointError, match=r"holds another run: recipe, seed differ.*delete it to begin anew"
+    ):
+        fit(tmp_path, steps=20, seed=1)
+    with pytest.raises(inducing.CheckpointError, match="data differ"):
+        fit(tmp_path, data=(X, 2 * Y))
+
+
+def test_two_processes_cannot_share_a_folder(tmp_path):
+    with Checkpoints(tmp_path, {}), pytest.raises(inducing.CheckpointError, match="another process is training in"):
+        fit(tmp_path)
+
+
+def test_a_loader_whose_order_cannot_be_repeated_is_refused(tmp_path):
+    loader = DataLoader(TensorDataset(X, Y), batch_size=5, shuffle=True)
+    with pytest.raises(inducing.CheckpointError, match=r"DataLoader\(\.\.\., generator=torch\.Generator\(\)\)"):
+        fit(tmp_path, data=loader)
+    loader = DataLoader(TensorDataset(X, Y), batch_size=5, shuffle=True, generator=torch.Generator())
+    with pytest.raises(Stop):
+        fit(tmp_path, data=loader, callbacks=[stop_at(5)])
+    assert numbers(fit(tmp_path, data=loader)[1]) == numbers(fit(None, data=loader)[1])
+
+
+def test_a_file_that_cannot_be_written_costs_nothing_in_memory(tmp_path, monkeypatch):
+    """As on a full disk: the run goes on, the earlier checkpoints stay, and the user is told."""
+    net, history = fit(None)
+    with pytest.raises(Stop):
+        fit(tmp_path, callbacks=[stop_at(5)])
+    before = sorted(path.name for path in tmp_path.glob("step-*"))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.warns(inducing.CheckpointWarning, match=r"cannot write .*No space left on device; training goes on"):
+        continued, history_of_parts = fit(tmp_path)
+    assert same(net, continued)
+    assert numbers(history) == numbers(history_of_parts)
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == before
+
+
+def test_a_folder_that_cannot_be_made_costs_nothing_in_memory(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.warns(inducing.CheckpointWarning, match=r"cannot use .*training goes on, without checkpoints"):
+        net, _ = fit(tmp_path / "file" / "below")
+    assert same(net, fit(None)[0])
+
+
+def on_small_disk(tmp_path):
+    """A file system of 64 KiB, where the system lets us mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
+    )
+    return disk if mounted.returncode == 0 else None
+
+
+def test_a_really_full_disk(tmp_path):
+    """On a tmpfs of 64 KiB that another file fills; where mounting is not allowed, on /dev/full's error by hand."""
+    disk = on_small_disk(tmp_path)
+    if disk is None:
+        pytest.xfail("this user may not mount a file system; the error itself is tested above")
+    try:
+        with pytest.raises(Stop):
+            fit(disk / "run", callbacks=[stop_at(3)])
+        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+        (disk / "filler").write_bytes(b"x" * free)
+        with pytest.warns(inducing.CheckpointWarning, match="No space left on device; training goes on"):
+            continued, _ = fit(disk / "run")
+        assert same(continued, fit(None)[0])
+        assert load_file(sorted((disk / "run").glob("step-*"))[-1])
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+SCRIPT = """
+import sys, torch, inducing
+torch.manual_seed(0)
+x = torch.linspace(-1, 1, 64)[:, None]
+network, likelihood = inducing.models.mlp(1, 1, [8], prior="scale", num_inducing=10), inducing.Gaussian()
+log = inducing.JSONLog(sys.argv[1] + ".jsonl")
+history = inducing.fit(
+    network, likelihood, (x, x.sin()), num_steps=int(sys.argv[2]), batch_size=10, checkpoint=sys.argv[1],
+    checkpoint_seconds=0.02, progress=False, callbacks=[log],
+)
+torch.save(([p.detach() for p in network.parameters()], [r[:-1] for r in history.records]), sys.argv[1] + ".pt")
+"""
+
+
+def start(folder, steps=400, stderr=None):
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(steps)]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=stderr, text=True)
+
+
+def wait_for_checkpoint(folder, process):
+    while not list(folder.glob("step-*")) and process.poll() is None:
+        time.sleep(0.01)
+
+
+def test_killed_ten_times_at_random_moments(tmp_path):
+    """kill -9, ten times, anywhere: parameters, history and log are those of an uninterrupted run, bit by bit."""
+    assert start(tmp_path / "whole").wait(120) == 0
+    random.seed(0)
+    kills = 0
+    while kills < 10:
+        process = start(tmp_path / "killed")
+        wait_for_checkpoint(tmp_path / "killed", process)
+        time.sleep(random.uniform(0.0, 0.15))
+        process.kill()
+        if process.wait() == 0:
+            break
+        kills += 1
+    assert start(tmp_path / "killed").wait(120) == 0
+    assert kills >= 5
+    (parameters, history), (expected_parameters, expected_history) = (
+        torch.load(tmp_path / name) for name in ("killed.pt", "whole.pt")
+    )
+    assert all(torch.equal(p, q) for p, q in zip(parameters, expected_parameters, strict=True))
+    assert history == expected_history
+    steps = [
+        int(line.split('"step": ')[1].split(",")[0]) for line in (tmp_path / "killed.jsonl").read_text().splitlines()
+    ]
+    assert steps == list(range(1, 401))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, None)])
+def test_signals_checkpoint_and_leave_with_a_message(tmp_path, number, code):
+    folder = tmp_path / "run"
+    process = start(folder, steps=100_000, stderr=subprocess.PIPE)
+    wait_for_checkpoint(folder, process)
+    process.send_signal(number)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode not in (0, -signal.SIGKILL)
+    assert "stopped after step" in shown
+    assert f"the same command continues from {folder}" in shown
+    newest = sorted(folder.glob("step-*"))[-1]
+    assert int(newest.stem.removeprefix("step-")) == int(re.findall(r"stopped after step (\d+)", shown)[-1])
+
+
+def test_signals_are_left_alone_without_checkpoints():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+    fit(None, callbacks=[lambda record: seen.append(signal.getsignal(signal.SIGTERM))])
+    assert set(seen) == {before}
+
+
+def test_no_warnings_in_an_ordinary_run(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(tmp_path)
