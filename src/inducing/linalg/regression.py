@@ -26,6 +26,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed, well_conditioned_cholesky
+from inducing.linalg.gram import weighted_grams
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 
@@ -53,6 +54,21 @@ class PseudoOutputs(NamedTuple):
     def to(self, dtype: torch.dtype) -> PseudoOutputs:
         """The same in another dtype."""
         return PseudoOutputs(self.values.to(dtype), self.root.to(dtype))
+
+    def gram(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F F"]:
+        """X' Lambda X = Y'Y."""
+        if self.root.ndim == 2 and len(self.root) > 1:
+            return weighted_grams(inputs, self.root.square())
+        whitened = self.whiten_inputs(inputs)
+        return whitened.mT @ whitened
+
+    def cross(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F C"]:
+        """X' Lambda v = Y't."""
+        if self.root.ndim == 3:
+            return self.whiten_inputs(inputs).mT @ self.whiten_values()
+        # one product for all outputs, then (S, F, O) to (S, 1, F, O) or (S, O, F, 1)
+        cross = inputs.mT @ (self.root.square().mT * self.values)
+        return cross[:, None] if len(self.root) == 1 else cross.mT[..., None]
 
     def whiten_inputs(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G n F"]:
         """Y = L'X."""
@@ -128,21 +144,23 @@ def _solve(
     max_pivot_ratio: float | None,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
     """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
-    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
     if row_noise is None:
-        # A = P + Y'Y = TT'
-        matrix = prior.add_to(whitened.mT @ whitened)
-    else:
-        # B = I + Y P^-1 Y' = TT'
-        matrix = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device) + whitened @ prior.solve(
-            whitened.mT
-        )
-    factor = cholesky(matrix) if max_pivot_ratio is None else well_conditioned_cholesky(matrix, max_pivot_ratio)
+        # A = P + X' Lambda X = TT'
+        factor = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
+        if factor is None:
+            return None
+        return sample_primal(factor, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
+    # B = I + Y P^-1 Y' = TT'
+    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
+    identity = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device)
+    factor = _factorise(identity + whitened @ prior.solve(whitened.mT), max_pivot_ratio)
     if factor is None:
         return None
-    if row_noise is None:
-        return sample_primal(factor, whitened.mT @ targets, prior, noise, closed_form_kl)
     return sample_dual(factor, whitened, targets, prior, noise, row_noise, closed_form_kl)
+
+
+def _factorise(matrix: Float[Tensor, "#S G N N"], max_pivot_ratio: float | None) -> Float[Tensor, "#S G N N"] | None:
+    return cholesky(matrix) if max_pivot_ratio is None else well_conditioned_cholesky(matrix, max_pivot_ratio)
 
 
 def sample_primal(
