@@ -5,6 +5,7 @@ from inducing.data.standardise import Standardiser
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
 from inducing.inference.history import History, Record
+from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.recipes import Recipe
 from inducing.inference.state import DivergenceError, RollBackWarning
@@ -52,6 +53,7 @@ __all__ = [
     "StandardPrior",
     "Standardiser",
     "TensorBoard",
+    "choose_inducing_points",
     "data",
     "evaluate",
     "fit",

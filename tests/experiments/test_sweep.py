@@ -1,0 +1,120 @@
+"""`inducing reproduce`: what is finished is never repeated, and nothing is lost."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from inducing.experiments import sweep
+from inducing.experiments.registry import EXPERIMENTS
+from inducing.experiments.store import Store
+
+COMMAND = Path(sys.executable).with_name("inducing")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_smoke(name, tmp_path, capsys):
+    """Every experiment's smoke preset: results in the store, a figure, its deviations told."""
+    experiment = EXPERIMENTS[name]
+    results = sweep.reproduce(experiment, "smoke", tmp_path, console=Console(width=200))
+    assert len(results) == len(experiment.configs("smoke")) == len(Store(tmp_path / f"{name}.jsonl").results())
+    assert all("elbo_per_datapoint" in result["metrics"] for result in results)
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert not list((tmp_path / "checkpoints").iterdir())
+    assert "preset smoke: num_steps" in capsys.readouterr().out
+
+
+def test_finished_runs_are_not_repeated(tmp_path, monkeypatch):
+    experiment = EXPERIMENTS["linear"]
+    first = sweep.reproduce(experiment, "smoke", tmp_path, only={"depth": 1, "posterior": "global"})
+    assert len(first) == 1
+    called = []
+    original = sweep._run_one
+    monkeypatch.setattr(sweep, "_run_one", lambda *args, **kwargs: called.append(args[1]) or original(*args, **kwargs))
+    sweep.reproduce(experiment, "smoke", tmp_path, only={"depth": 1})
+    assert [config["posterior"] for config in called] == ["factorised", "local", "factorised->global", "prior->global"]
+    called.clear()
+    sweep.reproduce(experiment, "smoke", tmp_path, only={"posterior": "global", "depth": 1}, resume=False)
+    assert len(called) == 1, "--no-resume does it again"
+
+
+def test_two_jobs_give_what_one_gives(tmp_path):
+    experiment, only = EXPERIMENTS["linear"], {"depth": 2}
+    one = sweep.reproduce(experiment, "smoke", tmp_path / "one", only=only)
+    two = sweep.reproduce(experiment, "smoke", tmp_path / "two", jobs=2, only=only)
+    assert [result["metrics"] for result in one] == [result["metrics"] for result in two]
+
+
+@pytest.mark.parametrize("text", ["depth", "colour=red", "=3"])
+def test_bad_filters_are_explained(text):
+    with pytest.raises(ValueError, match=r"--only takes key=value,\.\.\. with keys of linear: posterior, width"):
+        sweep.parse_only(text, EXPERIMENTS["linear"])
+
+
+def test_filters():
+    assert sweep.parse_only("depth=2,posterior=prior->global", EXPERIMENTS["linear"]) == {
+        "depth": 2,
+        "posterior": "prior->global",
+    }
+    with pytest.raises(ValueError, match="no configuration of linear has"):
+        sweep.reproduce(EXPERIMENTS["linear"], "smoke", Path("unused"), only={"depth": 77})
+
+
+def start(out, *arguments):
+    command = [COMMAND, "reproduce", "linear", "--preset", "smoke", "--out", str(out), *arguments]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+
+
+def test_killed_at_random_moments(tmp_path):
+    """kill -9 while the sweep runs: the store is intact after each, in the end complete, and nothing was done twice."""
+    random.seed(1)
+    path = tmp_path / "linear.jsonl"
+    seen = {}
+    for _ in range(6):
+        process = start(tmp_path)
+        while process.poll() is None and len(Store(path).results()) <= len(seen):
+            time.sleep(0.005)
+        time.sleep(random.uniform(0, 0.05))
+        process.kill()
+        process.wait()
+        now = Store(path).results()
+        assert seen.items() <= now.items(), "finished runs stay as they are"
+        seen = now
+    assert start(tmp_path).wait(120) == 0
+    results = Store(path).results()
+    assert seen.items() <= results.items()
+    assert len(results) == 10
+    assert len(path.read_text().splitlines()) == 10
+    whole = sweep.reproduce(EXPERIMENTS["linear"], "smoke", tmp_path / "whole")
+    assert {r["key"]: r["metrics"] for r in whole} == {key: result["metrics"] for key, result in results.items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "unknown experiment 'nonsense'; known are toy, toy-num-inducing, compositional-bnn, linear"),
+        (["toy", "--preset", "gpu"], "unknown preset 'gpu'"),
+        (["toy", "--only", "colour=red"], "--only takes key=value"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments, message, tmp_path):
+    command = [COMMAND, "reproduce", *arguments, "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("inducing reproduce: ")
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_results_say_where_they_come_from(tmp_path):
+    sweep.reproduce(EXPERIMENTS["linear"], "smoke", tmp_path, only={"depth": 1, "posterior": "global"})
+    result = json.loads((tmp_path / "linear.jsonl").read_text())
+    assert result["version"] == "0.1.0"
+    assert result["config"]["split"] == 0
+    assert result["seconds"] > 0
