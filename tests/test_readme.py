@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(inducing.__path__, "inducing."))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/walkthrough.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/howto.md", "docs/walkthrough.md"])
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     """All blocks of a page in one namespace, in order, as a reader would type them."""
     monkeypatch.chdir(tmp_path)

@@ -99,7 +99,7 @@ def regress(
     generator: Generator | None = None,
     closed_form_kl: bool = False,
     form: Form = "auto",
-    max_pivot_ratio: float = 100.0,
+    max_pivot_ratio: float | None = None,
 ) -> WeightSample:
     """Sample weights from Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1), with their KL.
 
@@ -113,7 +113,7 @@ def regress(
         form: The cheaper of the two forms, or one of them by name.
         max_pivot_ratio: In float32, a problem that is worse conditioned than this is solved in float64: one in which a
             column is explained by those before it to all but 1 / max_pivot_ratio, such as near-duplicate rows at a
-            high precision.
+            high precision. None stands for 3000 in the primal form and 100 in the dual, whose KL loses digits sooner.
     """
     rows, features = inputs.shape[-2:]
     # nF^2 + F^3/3 operations against n^2F + n^3/3
@@ -122,7 +122,7 @@ def regress(
     noise = standard_normal((num_samples, groups, features, columns), inputs, generator)
     row_noise = None if primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
     is_float32 = inputs.dtype == torch.float32 and not torch.compiler.is_compiling()
-    limit = max_pivot_ratio if is_float32 else None
+    limit = (max_pivot_ratio or (3000.0 if primal else 100.0)) if is_float32 else None
     solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, limit)
     if solved is None:
         wide = None if row_noise is None else row_noise.double()
