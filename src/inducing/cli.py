@@ -8,8 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
+
+from inducing.experiments import sweep, toy
+from inducing.experiments.registry import EXPERIMENTS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -50,10 +54,6 @@ def demo(
 ) -> None:
     """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
     with _one_line_errors("demo"):
-        import torch  # takes seconds: not for --help
-
-        from inducing.experiments import toy
-
         # matrices this small gain nothing from a second thread, and lose much where cores are shared
         torch.set_num_threads(1)
         toy.demo(out, steps, seed, Console())
@@ -61,7 +61,7 @@ def demo(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Experiment: toy, toy-num-inducing, compositional-bnn, linear.")],
+    name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (at most an hour), or paper.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     resume: Annotated[bool, typer.Option(help="Keep what is finished; --no-resume does it again.")] = True,
@@ -70,11 +70,15 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, or go on with one: what is finished is never repeated."""
     with _one_line_errors("reproduce"):
-        from inducing.experiments.registry import EXPERIMENTS
-        from inducing.experiments.sweep import parse_only
-        from inducing.experiments.sweep import reproduce as run
-
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}")
         experiment = EXPERIMENTS[name]
-        run(experiment, preset, out, jobs=jobs, resume=resume, only=parse_only(only, experiment), console=Console())
+        sweep.reproduce(
+            experiment,
+            preset,
+            out,
+            jobs=jobs,
+            resume=resume,
+            only=sweep.parse_only(only, experiment),
+            console=Console(),
+        )

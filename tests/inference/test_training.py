@@ -187,3 +187,9 @@ def test_no_warnings_in_an_ordinary_fit():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit()
+
+
+def test_patience_stops_a_run_that_has_come_to_rest():
+    history = fit(network("factorised"), num_steps=2000, patience=100, schedule="constant", learning_rate=0.03)
+    assert 200 <= len(history) < 2000
+    assert len(history) % 100 == 0

@@ -220,3 +220,23 @@ def test_bad_inputs_are_refused(x, error, message):
 def test_the_number_of_samples_is_checked():
     with pytest.raises(ValueError, match="num_samples must be at least 1"):
         inducing.models.mlp(3, 1, num_inducing=4).draw(0)
+
+
+def test_the_kl_can_be_taken_in_closed_form_for_a_while():
+    network = inducing.models.mlp(3, 1, [4], posterior=["global", inducing.Factorised(kl="sample")], inducing_points=X)
+
+    def kl(count=1):
+        return torch.stack([layer.kl for layer in network.draw(count, torch.Generator().manual_seed(0)).layers])
+
+    sampled = kl()
+    with network.closed_form_kl():
+        closed = kl()
+        first = kl(50)[0]
+    assert not torch.equal(sampled, closed)
+    assert first.std() < 1e-4, "the first layer's inputs are the same in every sample"
+    many = kl(20_000)
+    standard_error = many.std(1) / 20_000**0.5
+    assert abs((many.mean(1) - closed[:, 0]) / standard_error)[0] < 4
+    with network.closed_form_kl(enabled=False):
+        assert torch.equal(sampled, kl())
+    assert torch.equal(sampled, kl()), "and it is as before afterwards"

@@ -27,6 +27,8 @@ class Recipe:
         early_fraction: The part of all steps that takes ``early_samples``.
         temperature: Weight of the KL; below 1 for a cold posterior. The reported ELBO is never tempered.
         kl_warmup_epochs: Epochs over which the weight of the KL climbs from 0 to the temperature in ten stairs.
+        closed_form_kl: Take the KL of every layer in closed form given its inputs, which is less noisy than samples of
+            log Q - log P where there are few of them.
         optimal_start: Begin with the exact conditional posterior in the last layer, where there is one: a Gaussian
             likelihood, and inducing points with their targets.
         patience: Stop when the ELBO has not risen for so many steps; None trains to the end.
@@ -41,6 +43,7 @@ class Recipe:
     early_fraction: float = 0.5
     temperature: float = 1.0
     kl_warmup_epochs: int = 0
+    closed_form_kl: bool = False
     optimal_start: bool = False
     patience: int | None = None
 

@@ -96,6 +96,7 @@ def fit(
         if saved is not None:
             saved.restore(state)
         stop = stack.enter_context(interrupts(enabled=saved is not None))
+        stack.enter_context(network.closed_form_kl(recipe.closed_form_kl))
         bar = stack.enter_context(_progress_bar(progress))
         _train(elbo, source, recipe, seed, state, callbacks, saved, checkpoint_seconds, stop, bar, description)
     return state.history

@@ -27,7 +27,13 @@ LOG_PRECISION_SCALE = 3.0
 
 
 class PosteriorModule(nn.Module, ABC):
-    """A posterior with its parameters."""
+    """A posterior with its parameters.
+
+    ``use_closed_form`` says whether the KL is taken in closed form given the inputs, where that is known, or as one sample
+    of log Q - log P. Both have the same mean.
+    """
+
+    use_closed_form: bool = False
 
     @abstractmethod
     def forward(
@@ -100,7 +106,7 @@ class InducingWeights(PosteriorModule):
         super().__init__()
         rows, outputs = pseudo_outputs.shape
         groups = outputs if precision.endswith("per_output") else 1
-        self.closed_form_kl = closed_form_kl
+        self.use_closed_form = closed_form_kl
         self.pseudo_outputs = nn.Parameter(pseudo_outputs)
         self.inducing_inputs = None if inducing_inputs is None else nn.Parameter(inducing_inputs)
         self.scaled_log_precision = nn.Parameter(torch.full((groups, rows), log_precision / LOG_PRECISION_SCALE))
@@ -127,7 +133,7 @@ class InducingWeights(PosteriorModule):
         assert inputs is not None
         pseudo_outputs = PseudoOutputs(self.pseudo_outputs, self.precision_root())
         return regress(
-            inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.closed_form_kl
+            inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
         )
 
 
@@ -157,7 +163,10 @@ class OptimalWeights(PosteriorModule):
         assert inputs is not None
         # one precision for all outputs, or one for each
         root = self.likelihood.noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
-        return regress(inputs, PseudoOutputs(self.targets, root), prior, num_samples, generator=generator)
+        pseudo_outputs = PseudoOutputs(self.targets, root)
+        return regress(
+            inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+        )
 
 
 class PriorWeights(PosteriorModule):
