@@ -79,7 +79,15 @@ class Recipe:
         return "\n".join(f"{field.name:>18}  {getattr(self, field.name)}" for field in dataclasses.fields(self))
 
 
-FAST = Recipe(num_steps=2000, learning_rate=2e-2, early_samples=2, early_fraction=0.7, optimal_start=True)
+FAST = Recipe(
+    num_steps=4000,
+    learning_rate=1e-2,
+    num_samples=5,
+    early_samples=2,
+    early_fraction=0.7,
+    closed_form_kl=True,
+    optimal_start=True,
+)
 
 # The appendix "Additional experimental details" and the "Experimental details" of each experiment.
 PAPER: dict[str, Recipe] = {
