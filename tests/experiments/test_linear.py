@@ -27,5 +27,7 @@ def test_the_evidence_is_that_of_the_dense_normal():
 
 @pytest.mark.slow
 def test_global_inducing_reaches_the_evidence_of_a_shallow_network():
-    metrics = linear.run(linear.Config("global", width=50, depth=1, num_steps=3000, schedule="cosine"), progress=False)
+    metrics = linear.run(
+        linear.Config(posterior="global", width=50, depth=1, num_steps=3000, schedule="cosine"), progress=False
+    )
     assert metrics["evidence_per_datapoint"] - 0.02 < metrics["elbo_per_datapoint"] < metrics["evidence_per_datapoint"]

@@ -20,6 +20,7 @@ def test_a_line_holds_everything_about_a_run(tmp_path):
     assert result["config"] == {"dataset": "toy", "split": 0}
     assert result["metrics"] == {"rmse": 0.5}
     assert {"version", "commit", "finished", "seconds"} <= set(result)
+    assert result["seed"] == 0
 
 
 def test_the_key_is_the_same_on_every_machine():

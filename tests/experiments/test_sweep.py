@@ -53,7 +53,7 @@ def test_two_jobs_give_what_one_gives(tmp_path):
 
 @pytest.mark.parametrize("text", ["depth", "colour=red", "=3"])
 def test_bad_filters_are_explained(text):
-    with pytest.raises(ValueError, match=r"--only takes key=value,\.\.\. with keys of linear: posterior, width"):
+    with pytest.raises(ValueError, match=r"--only takes key=value,\.\.\. with keys of linear: dataset, posterior"):
         sweep.parse_only(text, EXPERIMENTS["linear"])
 
 

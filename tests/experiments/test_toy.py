@@ -53,7 +53,9 @@ def test_layer_variances_under_the_prior_are_known():
 @pytest.mark.slow
 def test_global_inducing_is_by_far_the_best():
     """The paper's Fig. 1 in numbers: ELBOs, and error bars in the gap and outside of the data."""
-    results = {p: toy.run(toy.Config(p, num_steps=3000), progress=False) for p in ("factorised", "local", "global")}
+    results = {
+        p: toy.run(toy.Config(posterior=p, num_steps=3000), progress=False) for p in ("factorised", "local", "global")
+    }
     elbo = {name: result["elbo_per_datapoint"] for name, result in results.items()}
     std = {name: np.array(result["std"]) for name, result in results.items()}
     assert -2.5 < elbo["global"] < -1.0

@@ -1,8 +1,10 @@
 """Checkpoints as a user meets them: killed, corrupted, on a full disk, in a folder that cannot be written."""
 
+import contextlib
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -148,32 +150,67 @@ def test_a_folder_that_cannot_be_made_costs_nothing_in_memory(tmp_path):
     assert same(net, fit(None)[0])
 
 
-def on_small_disk(tmp_path):
-    """A file system of 64 KiB, where the system lets us mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
-    )
-    return disk if mounted.returncode == 0 else None
+@contextlib.contextmanager
+def mounted(folder, options):
+    """A file system of its own in memory, where the system lets us mount one; None where it does not."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    allowed = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    try:
+        yield allowed
+    finally:
+        if allowed:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def file_size_limit(size):
+    """No file of this process may grow beyond a size: an error of the operating system that needs no privileges."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_really_full_disk(tmp_path):
-    """On a tmpfs of 64 KiB that another file fills; where mounting is not allowed, on /dev/full's error by hand."""
-    disk = on_small_disk(tmp_path)
-    if disk is None:
-        pytest.xfail("this user may not mount a file system; the error itself is tested above")
-    try:
+    """On a file system of 64 KiB that another file fills; where none can be mounted, beyond a limit on the size of files."""
+    disk = tmp_path / "disk"
+    with mounted(disk, "size=64k") as allowed:
         with pytest.raises(Stop):
             fit(disk / "run", callbacks=[stop_at(3)])
-        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
-        (disk / "filler").write_bytes(b"x" * free)
-        with pytest.warns(inducing.CheckpointWarning, match="No space left on device; training goes on"):
+        if allowed:
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+            (disk / "filler").write_bytes(b"x" * free)
+        with (
+            contextlib.nullcontext() if allowed else file_size_limit(1000),
+            pytest.warns(
+                inducing.CheckpointWarning, match=r"(No space left on device|File too large); training goes on"
+            ),
+        ):
             continued, _ = fit(disk / "run")
         assert same(continued, fit(None)[0])
         assert load_file(sorted((disk / "run").glob("step-*"))[-1])
-    finally:
-        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_read_only_folder(tmp_path):
+    """On a file system that is mounted again for reading only; for an ordinary user, in a folder without write permission."""
+    disk = tmp_path / "disk"
+    with mounted(disk, "size=1m") as allowed:
+        with pytest.raises(Stop):
+            fit(disk / "run", callbacks=[stop_at(3)])
+        if allowed:
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        else:
+            (disk / "run").chmod(0o555)
+        with pytest.warns(
+            inducing.CheckpointWarning, match=r"cannot (use|write) .*(Read-only|Permission).*training goes on"
+        ):
+            continued, _ = fit(disk / "run")
+        (disk / "run").chmod(0o755) if not allowed else None
+        assert same(continued, fit(None)[0])
+        assert load_file(sorted((disk / "run").glob("step-*"))[-1])
 
 
 SCRIPT = """

@@ -39,6 +39,7 @@ COLOURS = dict(zip(POSTERIORS, ("#c45a11", "#b8a000", "#3465a4", "#4e9a06", "#75
 class Config:
     """The paper's settings: Section 4.2 and the appendix "Additional experimental details"."""
 
+    dataset: str = "linear"
     posterior: str = "global"
     width: int = 50
     depth: int = 1

@@ -59,6 +59,8 @@ class Store:
             "key": key,
             "config": dict(config),
             "metrics": dict(metrics),
+            # the split decides every random number of a run
+            "seed": config.get("split"),
             "seconds": round(seconds, 2),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": version("inducing"),

@@ -41,6 +41,7 @@ GRID = np.linspace(-2.0, 2.0, 201)
 class Config:
     """The paper's settings: Section 4.1 and the appendix "Additional experimental details"."""
 
+    dataset: str = "toy"
     posterior: str = "global"
     prior: str = "neal"
     num_data: int = 40
@@ -209,7 +210,7 @@ def demo(out: Path | None, num_steps: int, seed: int, console: Console) -> list[
     """Fit all posteriors, print the table, and write ``out/toy.png`` and ``out/toy.json``."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    configs = [Config(posterior, num_steps=num_steps, split=seed) for posterior in POSTERIORS]
+    configs = [Config(posterior=posterior, num_steps=num_steps, split=seed) for posterior in POSTERIORS]
     results = [{"config": vars(config), "metrics": run(config)} for config in configs]
     if out is None:
         console.print(table(results))
