@@ -72,6 +72,23 @@ def test_a_finished_run_is_not_done_again(tmp_path):
     assert history == same_history
 
 
+@pytest.mark.parametrize("how", [{"patience": 2}, {"callbacks": [lambda record: record.step == 5]}])
+def test_a_run_that_stopped_early_is_finished_too(tmp_path, how):
+    net, history = fit(tmp_path, **how)
+    assert len(history) < 12
+    again, same_history = fit(tmp_path, **how)
+    assert same(net, again)
+    assert history == same_history
+
+
+def test_a_schedule_that_is_a_function_is_known_by_its_values(tmp_path):
+    with pytest.raises(Stop):
+        fit(tmp_path, callbacks=[stop_at(5)], schedule=lambda progress: 1 - progress)
+    assert len(fit(tmp_path, schedule=lambda progress: 1 - progress)[1]) == 12
+    with pytest.raises(inducing.CheckpointError, match="recipe differ"):
+        fit(tmp_path, schedule=lambda progress: 1 - progress**2)
+
+
 def test_checkpoints_without_checkpoints_change_nothing(tmp_path):
     assert numbers(fit(None)[1]) == numbers(fit(tmp_path)[1])
 

@@ -85,6 +85,7 @@ class Checkpoints:
             "damping": state.damping,
             "failures": state.failures,
             "failed_step": state.failed_step,
+            "finished": state.finished,
             "run": self.run,
             "sha256": _digest(tensors),
         }
@@ -118,6 +119,7 @@ class Checkpoints:
             state.load([tensors[name] for name in sorted(tensors) if name.startswith("state.")])
             state.step, state.damping = header["step"], header["damping"]
             state.failures, state.failed_step = header["failures"], header["failed_step"]
+            state.finished = header["finished"]
             state.history = History.from_tensor(tensors["history"])
             logger.info("continuing from %s", path)
             return True

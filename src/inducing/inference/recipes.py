@@ -67,6 +67,13 @@ class Recipe:
         early = self.early_samples is not None and step < self.early_fraction * self.num_steps
         return self.early_samples if early and self.early_samples else self.num_samples
 
+    def identity(self) -> dict[str, Any]:
+        """All settings as JSON; a schedule that is a function is known by its values."""
+        settings = dataclasses.asdict(self)
+        if callable(self.schedule):
+            settings["schedule"] = [self.schedule(progress / 10) for progress in range(11)]
+        return settings
+
     def replace(self, **changes: Any) -> Recipe:
         """Return the recipe with some settings changed."""
         known = [field.name for field in dataclasses.fields(self)]

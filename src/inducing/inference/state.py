@@ -45,6 +45,7 @@ class TrainingState:
         self.failures = 0
         self.failed_step = 0
         self.roll_backs = 0
+        self.finished = False
         self.history = History()
         self._last_good: list[Tensor] | None = None
 

@@ -120,8 +120,7 @@ def _train(
     stream = source.since(state.step)
     spent = state.history[-1].seconds if len(state.history) else 0.0
     start = last_saved = time.perf_counter()
-    done = False
-    while state.step < recipe.num_steps and not done:
+    while not state.finished:
         rate = recipe.learning_rate * learning_rate_factor(recipe.schedule, state.step / recipe.num_steps)
         try:
             terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream)
@@ -135,8 +134,9 @@ def _train(
         bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}")
 
         # all callbacks are called, whatever the first says
-        done = True in [callback(record) for callback in callbacks]
-        done = done or (recipe.patience is not None and state.history.has_plateaued(recipe.patience))
+        asked = True in [callback(record) for callback in callbacks]
+        at_rest = recipe.patience is not None and state.history.has_plateaued(recipe.patience)
+        state.finished = asked or at_rest or state.step >= recipe.num_steps
         if saved is not None and (stop.received or time.perf_counter() - last_saved > checkpoint_seconds):
             kept = saved.save(state)
             last_saved = time.perf_counter()
@@ -206,7 +206,7 @@ def _open_checkpoints(
             "or DataLoader(..., generator=torch.Generator())"
         )
     run = {
-        "recipe": str(recipe),
+        "recipe": recipe.identity(),
         "seed": seed,
         "num_data": source.num_data,
         "data": _fingerprint(data),
