@@ -2,6 +2,7 @@
 
 from inducing import data
 from inducing.data.standardise import Standardiser
+from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
 from inducing.inference.history import History, Record
@@ -60,4 +61,5 @@ __all__ = [
     "metrics",
     "models",
     "predict",
+    "recipes",
 ]

@@ -14,6 +14,8 @@ from rich.console import Console
 
 from inducing.experiments import sweep, toy
 from inducing.experiments.registry import EXPERIMENTS
+from inducing.inference.checkpoint import CheckpointError
+from inducing.inference.state import DivergenceError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -29,11 +31,11 @@ def _one_line_errors(command: str) -> Iterator[None]:
     """Bad usage and files that cannot be used are one line on stderr and exit code 2, without a traceback."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, CheckpointError, DivergenceError) as error:
         typer.echo(f"inducing {command}: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stopped:
-        typer.echo(f"inducing {command}: {stopped or 'interrupted'}", err=True)
+        typer.echo(f"inducing {command}: {str(stopped) or 'interrupted; the same command goes on'}", err=True)
         raise typer.Exit(130) from None
 
 
@@ -65,7 +67,7 @@ def reproduce(
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (at most an hour), or paper.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     resume: Annotated[bool, typer.Option(help="Keep what is finished; --no-resume does it again.")] = True,
-    only: Annotated[str | None, typer.Option(help="Part of the runs: key=value,key=value.")] = None,
+    only: Annotated[str | None, typer.Option(help="Part of the runs, e.g. 'depth=2,posterior=prior->global'.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
 ) -> None:
     """Run an experiment of the paper, or go on with one: what is finished is never repeated."""

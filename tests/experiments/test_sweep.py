@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rich.console import Console
 from inducing.experiments import sweep
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store
+from inducing.inference.state import DivergenceError
 
 COMMAND = Path(sys.executable).with_name("inducing")
 
@@ -25,8 +27,8 @@ def test_smoke(name, tmp_path, capsys):
     results = sweep.reproduce(experiment, "smoke", tmp_path, console=Console(width=200))
     assert len(results) == len(experiment.configs("smoke")) == len(Store(tmp_path / f"{name}.jsonl").results())
     assert all("elbo_per_datapoint" in result["metrics"] for result in results)
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert not list((tmp_path / "checkpoints").iterdir())
+    assert (tmp_path / f"{name}-smoke.png").read_bytes().startswith(b"\x89PNG")
+    assert not list((tmp_path / "checkpoints").iterdir()), "checkpoints and locks of finished runs are gone"
     assert "preset smoke: num_steps" in capsys.readouterr().out
 
 
@@ -51,9 +53,11 @@ def test_two_jobs_give_what_one_gives(tmp_path):
     assert [result["metrics"] for result in one] == [result["metrics"] for result in two]
 
 
-@pytest.mark.parametrize("text", ["depth", "colour=red", "=3"])
+@pytest.mark.parametrize("text", ["depth", "colour=red", "=3", "depth=1,depth=2"])
 def test_bad_filters_are_explained(text):
-    with pytest.raises(ValueError, match=r"--only takes key=value,\.\.\. with keys of linear: dataset, posterior"):
+    with pytest.raises(
+        ValueError, match=r"--only takes key=value,\.\.\. once each, with keys of linear: dataset, posterior"
+    ):
         sweep.parse_only(text, EXPERIMENTS["linear"])
 
 
@@ -62,13 +66,44 @@ def test_filters():
         "depth": 2,
         "posterior": "prior->global",
     }
-    with pytest.raises(ValueError, match="no configuration of linear has"):
+    with pytest.raises(ValueError, match=r"no run of linear has .*; there are width 5, 50, 250; depth 1, 2, 4"):
         sweep.reproduce(EXPERIMENTS["linear"], "smoke", Path("unused"), only={"depth": 77})
 
 
 def start(out, *arguments):
     command = [COMMAND, "reproduce", "linear", "--preset", "smoke", "--out", str(out), *arguments]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+
+
+def test_two_commands_at_once_do_each_run_once(tmp_path):
+    both = [start(tmp_path) for _ in range(2)]
+    assert [process.wait(120) for process in both] == [0, 0]
+    lines = (tmp_path / "linear.jsonl").read_text().splitlines()
+    assert len(lines) == 10
+
+
+def test_workers_do_not_outlive_a_killed_sweep(tmp_path):
+    process = start(tmp_path, "--jobs", "2")
+    while process.poll() is None and not Store(tmp_path / "linear.jsonl").results():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert start(tmp_path, "--jobs", "2").wait(120) == 0
+    assert len(Store(tmp_path / "linear.jsonl").results()) == 10
+
+
+def test_a_run_that_diverges_does_not_keep_the_others_from_finishing(tmp_path, monkeypatch):
+    experiment = EXPERIMENTS["linear"]
+
+    def run(config, checkpoint, progress):
+        if config.posterior == "local":
+            raise DivergenceError("step 3: the KL is not finite")
+        return experiment.run(config, checkpoint, progress)
+
+    monkeypatch.setitem(sweep.EXPERIMENTS, "linear", replace(experiment, run=run))
+    with pytest.raises(DivergenceError, match=r"2 runs failed, all others are finished: .*posterior=local: step 3"):
+        sweep.reproduce(sweep.EXPERIMENTS["linear"], "smoke", tmp_path)
+    assert len(Store(tmp_path / "linear.jsonl").results()) == 8
 
 
 def test_killed_at_random_moments(tmp_path):

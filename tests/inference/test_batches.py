@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
 from inducing.inference.batches import batches
 
@@ -43,6 +43,11 @@ def test_the_stream_can_be_taken_up_at_any_step(data, step):
 def test_a_loader_that_shuffles_by_itself_cannot_be_repeated():
     loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True)
     assert not batches(loader, 4, 0).repeatable
+    weighted = WeightedRandomSampler(torch.ones(10), 10)
+    assert not batches(
+        DataLoader(TensorDataset(X, Y), 4, sampler=weighted, generator=torch.Generator()), 4, 0
+    ).repeatable
+    assert batches(DataLoader(TensorDataset(X, Y), batch_size=4), 4, 0).repeatable, "rows in order"
     loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True, generator=torch.Generator())
     assert batches(loader, 4, 0).repeatable
 

@@ -85,7 +85,7 @@ def test_a_schedule_that_is_a_function_is_known_by_its_values(tmp_path):
     with pytest.raises(Stop):
         fit(tmp_path, callbacks=[stop_at(5)], schedule=lambda progress: 1 - progress)
     assert len(fit(tmp_path, schedule=lambda progress: 1 - progress)[1]) == 12
-    with pytest.raises(inducing.CheckpointError, match="recipe differ"):
+    with pytest.raises(inducing.CheckpointError, match="with other schedule"):
         fit(tmp_path, schedule=lambda progress: 1 - progress**2)
 
 
@@ -101,7 +101,7 @@ def test_the_newest_two_are_kept_and_there_is_no_litter(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "header", "empty", "foreign"])
 def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before(tmp_path, damage):
     net, history = fit(tmp_path / "whole")
     with pytest.raises(Stop):
@@ -110,21 +110,93 @@ def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before(tmp_path, dama
     content = bytearray(newest.read_bytes())
     if damage == "flipped":
         content[-20] ^= 0xFF
-    newest.write_bytes({"truncated": content[:-100], "flipped": content, "empty": b"", "foreign": b"hello"}[damage])
+    if damage == "header":
+        content = content.replace(b'\\"step\\": 7', b'\\"step\\": 6')
+        assert content != newest.read_bytes()
+    newest.write_bytes(
+        {"header": content, "truncated": content[:-100], "flipped": content, "empty": b"", "foreign": b"hello"}[damage]
+    )
     with pytest.warns(inducing.CheckpointWarning, match=r"cannot read .*step-000000007.*; the one before it is used"):
         continued, history_of_parts = fit(tmp_path / "parts")
     assert same(net, continued)
     assert numbers(history) == numbers(history_of_parts)
 
 
+def test_with_no_sound_checkpoint_training_begins_anew(tmp_path):
+    with pytest.raises(Stop):
+        fit(tmp_path, callbacks=[stop_at(8)])
+    for path in tmp_path.glob("step-*"):
+        path.write_bytes(b"")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        net, _ = fit(tmp_path)
+    assert ["the one before it is used" in str(caught[0].message), "begins anew" in str(caught[1].message)] == [
+        True,
+        True,
+    ]
+    assert same(net, fit(None)[0])
+    assert len(list(tmp_path.glob("step-*"))) == 2
+
+
 def test_another_run_is_refused(tmp_path):
     fit(tmp_path)
     with pytest.raises(
-        inducing.CheckpointError, match=r"holds another run: recipe, seed differ.*delete it to begin anew"
+        inducing.CheckpointError,
+        match=r"another run, with other num_steps \(12 and not 20\), seed \(0 and not 1\).*delete it to begin anew",
     ):
         fit(tmp_path, steps=20, seed=1)
-    with pytest.raises(inducing.CheckpointError, match="data differ"):
+    with pytest.raises(inducing.CheckpointError, match="with other data"):
         fit(tmp_path, data=(X, 2 * Y))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"activation": torch.nn.Tanh}, "with other network"),
+        ({"prior": "neal"}, "with other network"),
+        ({"noise": 0.5}, "with other parameters, constants"),
+    ],
+)
+def test_another_model_is_refused(tmp_path, model, message):
+    """Activation, prior and fixed noise have no parameters, and make another run all the same."""
+
+    def train(prior="standard", activation=torch.nn.ReLU, noise=None):
+        net = inducing.models.mlp(1, 1, [5], prior=prior, activation=activation, num_inducing=6)
+        likelihood = inducing.Gaussian(noise or 0.1, learn_variance=noise is None)
+        inducing.fit(net, likelihood, (X, Y), num_steps=3, checkpoint=tmp_path, progress=False)
+
+    train()
+    with pytest.raises(inducing.CheckpointError, match=message):
+        train(**model)
+
+
+def test_a_run_continues_before_a_step_that_must_be_undone(tmp_path):
+    """The state before the last step is in the checkpoint, too: the sixth step fails at the first try of each process."""
+
+    def train(folder, step=0, stop=None):
+        torch.manual_seed(0)
+        net = inducing.models.mlp(1, 1, [5], num_inducing=6)
+        steps, spoilt = [step], []
+
+        def spoil(gradient):
+            if steps[-1] == 5 and not spoilt:
+                spoilt.append(True)
+                return gradient * float("nan")
+            return gradient
+
+        def follow(record):
+            steps.append(record.step)
+            if record.step == stop:
+                raise Stop
+
+        net.inducing_points.register_hook(spoil)
+        arguments = {"num_steps": 9, "checkpoint": folder, "checkpoint_seconds": 0.0, "progress": False}
+        with pytest.warns(inducing.RollBackWarning, match="step 6"):
+            return inducing.fit(net, inducing.Gaussian(), (X, Y), callbacks=follow, **arguments)
+
+    with pytest.raises(Stop):
+        train(tmp_path, stop=6)
+    assert [record.step for record in train(tmp_path, step=5).records] == list(range(1, 10))
 
 
 def test_two_processes_cannot_share_a_folder(tmp_path):

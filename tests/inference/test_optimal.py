@@ -49,6 +49,7 @@ def test_a_point_stands_for_several_data():
         (lambda: network(targets=False), inducing.Gaussian()),
         (lambda: network(), inducing.Categorical()),
         (lambda: network(posterior="global->factorised"), inducing.Gaussian()),
+        (lambda: network(posterior=inducing.GlobalInducing(log_precision=-1.0)), inducing.Gaussian()),
     ],
 )
 def test_others_are_left_alone(net, likelihood):
@@ -56,6 +57,14 @@ def test_others_are_left_alone(net, likelihood):
     before = {name: parameter.clone() for name, parameter in made.named_parameters()}
     assert not start_optimally(made, likelihood, 40)
     assert all(torch.equal(before[name], parameter) for name, parameter in made.named_parameters())
+
+
+def test_a_trained_network_is_not_set_back():
+    net = network()
+    inducing.fit(net, inducing.Gaussian(), (X, Y), num_steps=3, progress=False)
+    trained = log_precision(net).clone()
+    inducing.fit(net, inducing.Gaussian(), (X, Y), num_steps=1, learning_rate=1e-12, progress=False)
+    torch.testing.assert_close(log_precision(net), trained)
 
 
 def test_the_start_is_the_optimum_for_one_layer():

@@ -27,6 +27,11 @@ def test_samples_grow_over_time():
     assert inducing.Recipe(num_samples=8).samples_at(0) == 8
 
 
+def test_numbers_are_whole():
+    with pytest.raises(TypeError, match="num_steps must be a whole number, got '100'"):
+        inducing.Recipe(num_steps="100")
+
+
 def test_a_recipe_prints_all_its_settings():
     shown = str(FAST)
     assert all(f"{name}  {value}" in shown for name, value in vars(FAST).items())

@@ -80,9 +80,18 @@ def test_the_kl_warms_up_in_stairs():
     assert [record.temperature for record in history.records] == pytest.approx(expected)
 
 
+def test_a_run_that_was_damped_to_the_end_says_so():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(learning_rate=100.0, num_steps=20)
+    assert any("steps damped to" in str(w.message) and "Lower learning_rate" in str(w.message) for w in caught)
+
+
 def test_callbacks_see_every_step_and_can_stop():
     seen = []
-    history = fit(callbacks=[lambda record: seen.append(record.step), lambda record: record.step == 3])
+    history = fit(
+        callbacks=[lambda record: seen.append(record.step), lambda record: record.step == 3, lambda record: 1]
+    )
     assert seen == [1, 2, 3]
     assert len(history) == 3
 

@@ -109,6 +109,9 @@ def test_the_optimal_last_layer_follows_the_noise_that_is_learned():
     assert likelihood.scaled_log_variance.grad.abs() > 0
     inducing.fit(network, likelihood, (x, x[:, :1]), num_steps=5, progress=False)
     assert inducing.predict(network, likelihood, x).mean.shape == (20, 1)
+    assert not [name for name in network.state_dict() if "likelihood" in name]
+    with pytest.raises(ValueError, match="for 20 rows, but there are 10 data points"):
+        inducing.fit(network, likelihood, (x[:10], x[:10, :1]), num_steps=1, progress=False)
 
 
 @pytest.mark.parametrize(

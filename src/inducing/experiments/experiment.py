@@ -7,11 +7,14 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from matplotlib.figure import Figure
 from rich.console import Console
 
-Preset = Literal["smoke", "cpu", "paper"]
+from inducing.files import write_atomically
+from inducing.prediction.plots import as_png
+
 Metrics = dict[str, Any]
 
 
@@ -27,7 +30,7 @@ class Experiment:
         changes: For each preset, what differs from the paper's settings and grid: a value, or a tuple of values for a key
             of the grid.
         run: Does one run, with a folder for its checkpoints and whether to show progress; returns its metrics.
-        report: Prints the table and writes the figure from the finished runs.
+        report: Prints the table and writes the figure to a path, from the finished runs.
     """
 
     name: str
@@ -63,3 +66,9 @@ class Experiment:
 
 def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def write_figure(figure: Figure, path: Path, console: Console) -> None:
+    """Write a figure atomically, and say so."""
+    write_atomically(path, as_png(figure))
+    console.print(f"wrote {path}", highlight=False)

@@ -19,15 +19,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from inducing.experiments.experiment import Experiment, Metrics
-from inducing.files import write_atomically
+from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.inference.objective import evaluate
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import mlp
 from inducing.prediction.metrics import log_likelihood, rmse
-from inducing.prediction.plots import as_png
 from inducing.prediction.predictive import predict
 
 FEATURES, NOISE_VARIANCE = 5, 0.1
@@ -126,8 +124,8 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     }
 
 
-def report(results: list[dict[str, Any]], out: Path, console: Console) -> None:
-    """Print the ELBOs, write ``linear.png``: a panel for each width, ELBO against depth."""
+def report(results: list[dict[str, Any]], path: Path, console: Console) -> None:
+    """Print the ELBOs and write the figure: a panel for each width, ELBO against depth."""
     value = {
         (r["config"]["width"], r["config"]["depth"], r["config"]["posterior"]): r["metrics"]["elbo_per_datapoint"]
         for r in results
@@ -161,11 +159,10 @@ def report(results: list[dict[str, Any]], out: Path, console: Console) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     fig.axes[0].set_ylabel("ELBO per data point")
     # far below, posteriors that failed would squeeze all others into a line
-    fig.axes[0].set_ylim(bottom=max(-2.0, min(value.values()) - 0.05), top=evidence + 0.08)
+    if max(value.values()) > -1.0:
+        fig.axes[0].set_ylim(bottom=max(-2.0, min(value.values()) - 0.05), top=evidence + 0.08)
     fig.axes[-1].legend(frameon=False, fontsize=8)
-    path = out / "linear.png"
-    write_atomically(path, as_png(fig))
-    console.print(f"wrote {path}", highlight=False)
+    write_figure(fig, path, console)
 
 
 LINEAR = Experiment(

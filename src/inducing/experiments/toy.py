@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inducing.data.toy import cubic
-from inducing.experiments.experiment import Experiment, Metrics
+from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.experiments.paper import published
 from inducing.files import write_atomically
 from inducing.inference.objective import evaluate
@@ -30,7 +30,7 @@ from inducing.nn.layers import Layer
 from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import mlp
 from inducing.nn.network import Network
-from inducing.prediction.plots import BLACK, BLUE, as_png, plot_interval
+from inducing.prediction.plots import BLACK, BLUE, plot_interval
 from inducing.prediction.predictive import predict
 
 POSTERIORS = ("factorised", "local", "global", "factorised->global")
@@ -161,15 +161,15 @@ def table(results: list[dict[str, Any]]) -> Table:
     return rows
 
 
-def report(results: list[dict[str, Any]], out: Path, console: Console) -> None:
-    """Fig. 1: print the table, write ``toy.png``."""
+def report(results: list[dict[str, Any]], path: Path, console: Console) -> None:
+    """Fig. 1: print the table, write the figure."""
     console.print(table(results))
     titles = [result["config"]["posterior"].replace("->", " → ") for result in results]
-    _write(panels(results, titles), out / "toy.png", console)
+    write_figure(panels(results, titles), path, console)
 
 
-def report_num_inducing(results: list[dict[str, Any]], out: Path, console: Console) -> None:
-    """Fig. A1: print the ELBOs, write ``toy-num-inducing.png``."""
+def report_num_inducing(results: list[dict[str, Any]], path: Path, console: Console) -> None:
+    """Fig. A1: print the ELBOs, write the figure."""
     rows = Table(title="Global inducing points on the toy problem", title_justify="left")
     rows.add_column("inducing points", justify="right")
     rows.add_column("ELBO per datapoint", justify="right")
@@ -177,11 +177,11 @@ def report_num_inducing(results: list[dict[str, Any]], out: Path, console: Conso
         rows.add_row(str(result["config"]["num_inducing"]), f"{result['metrics']['elbo_per_datapoint']:.3f}")
     console.print(rows)
     titles = [f"{result['config']['num_inducing']} points" for result in results]
-    _write(panels(results, titles), out / "toy-num-inducing.png", console)
+    write_figure(panels(results, titles), path, console)
 
 
-def report_compositional(results: list[dict[str, Any]], out: Path, console: Console) -> None:
-    """The table of compositional uncertainty: print it, write ``compositional-bnn.png``."""
+def report_compositional(results: list[dict[str, Any]], path: Path, console: Console) -> None:
+    """The table of compositional uncertainty: print it, write the figure."""
     console.print(table(results))
     paper = published()["toy_compositional_bnn"]
     fig = Figure(figsize=(8.5, 3.0), layout="constrained")
@@ -196,7 +196,7 @@ def report_compositional(results: list[dict[str, Any]], out: Path, console: Cons
         axes.spines[["top", "right"]].set_visible(False)
     fig.axes[0].set_ylabel("mean variance of the function")
     fig.axes[-1].legend(frameon=False)
-    _write(fig, out / "compositional-bnn.png", console)
+    write_figure(fig, path, console)
 
 
 def as_json(results: list[dict[str, Any]]) -> str:
@@ -215,15 +215,10 @@ def demo(out: Path | None, num_steps: int, seed: int, console: Console) -> list[
     if out is None:
         console.print(table(results))
     else:
-        report(results, out, console)
+        report(results, out / "toy.png", console)
         write_atomically(out / "toy.json", as_json(results).encode())
         console.print(f"wrote {out / 'toy.json'}", highlight=False)
     return results
-
-
-def _write(fig: Figure, path: Path, console: Console) -> None:
-    write_atomically(path, as_png(fig))
-    console.print(f"wrote {path}", highlight=False)
 
 
 _SMOKE = {"num_steps": 10, "train_samples": 2, "test_samples": 10}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
 
 from inducing.checks import check_rows, check_tensor
 from inducing.linalg.noise import seeded
@@ -67,7 +67,8 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         raise TypeError("the data must have a length, so that the KL can be weighed against all of them")
     if len(loader) == 0:
         raise ValueError("there are no data: the DataLoader has no batches; is drop_last set, and the batch too large?")
-    repeatable = isinstance(loader.generator, Generator)
+    in_order = isinstance(loader.sampler, SequentialSampler) and type(loader.batch_sampler) is BatchSampler
+    repeatable = in_order or _generator(loader) is not None
     return Batches(lambda step: _of_loader(loader, seed, step), len(loader.sampler), len(loader), repeatable)
 
 
@@ -84,9 +85,16 @@ def _of_tensors(x: Tensor, y: Tensor, batch_size: int, seed: int, step: int) -> 
 def _of_loader(loader: DataLoader, seed: int, step: int) -> Iterator[Batch]:
     first, skip = divmod(step, len(loader))
     for epoch in itertools.count(first):
-        if isinstance(loader.generator, Generator):
-            loader.generator.set_state(seeded(seed, f"order of epoch {epoch}").get_state())
+        generator = _generator(loader)
+        if generator is not None:
+            generator.set_state(seeded(seed, f"order of epoch {epoch}").get_state())
         for batch in itertools.islice(loader, skip if epoch == first else 0, None):
             if not (isinstance(batch, tuple | list) and len(batch) == 2):
                 raise TypeError(f"a batch must be a pair (x, y), got {type(batch).__name__}")
             yield batch[0], batch[1]
+
+
+def _generator(loader: DataLoader) -> Generator | None:
+    """What decides the order of a loader, if it was given one."""
+    generator = getattr(loader.sampler, "generator", None)
+    return generator if isinstance(generator, Generator) else None

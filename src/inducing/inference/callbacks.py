@@ -14,15 +14,17 @@ from inducing.inference.history import Record
 class JSONLog:
     """Write one JSON object a line: step, ELBO terms, gradient norm, jitter used, time.
 
-    A run that continues from a checkpoint drops the lines of the steps that it takes again.
+    Lines of steps that are taken again are replaced: a run that continues goes on where it was, a new one begins anew.
+    ELBO, log-likelihood and KL are nats per data point; see `Record`.
 
     Arguments:
-        path: The file; lines are added to it.
+        path: The file; its folder is made if it is not there.
         every: Write each so many steps.
     """
 
     def __init__(self, path: str | Path, every: int = 1) -> None:
         self.path, self.every = Path(path), every
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         # a file that is there may end in half a line: look through it at the first step
         self._last = 0 if not self.path.exists() else sys.maxsize
 

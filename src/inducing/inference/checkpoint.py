@@ -11,6 +11,8 @@ import hashlib
 import json
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,7 @@ class Checkpoints:
         if not self._usable:
             return False
         tensors = {f"state.{index:05d}": tensor.contiguous() for index, tensor in enumerate(state.tensors())}
+        tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(state.last_good or [])}
         tensors["history"] = state.history.to_tensor()
         header = {
             "format": FORMAT,
@@ -87,8 +90,8 @@ class Checkpoints:
             "failed_step": state.failed_step,
             "finished": state.finished,
             "run": self.run,
-            "sha256": _digest(tensors),
         }
+        header["sha256"] = _digest(tensors, header)
         path = self.folder / f"step-{state.step:09d}.safetensors"
         try:
             write_atomically(path, save(tensors, {"inducing": json.dumps(header)}))
@@ -108,15 +111,22 @@ class Checkpoints:
             try:
                 tensors, header = _read(path)
             except (SafetensorError, OSError, ValueError, KeyError) as error:
-                self._warn("cannot read", path, error, "the one before it is used")
+                rest = [other for other in self.files() if other < path]
+                self._warn("cannot read", path, error, "the one before it is used" if rest else "training begins anew")
+                # out of the way, so that it does not count as one of the newest
+                with suppress(OSError):
+                    path.rename(path.with_name(f"corrupt-{path.name}"))
                 continue
             if header["run"] != self.run:
-                differing = [key for key in self.run if header["run"].get(key) != self.run[key]]
+                differing = ", ".join(_differences(header["run"], self.run))
                 raise CheckpointError(
-                    f"{self.folder} holds another run: {', '.join(differing)} differ from this one. "
+                    f"{self.folder} holds another run, with other {differing}. "
                     "Use another folder, or delete it to begin anew"
                 )
             state.load([tensors[name] for name in sorted(tensors) if name.startswith("state.")])
+            # the state before the last step, should the next one have to undo it
+            state.last_good = [tensors[name] for name in sorted(tensors) if name.startswith("before.")] or None
+            state.last_good_step = header["step"] - 1
             state.step, state.damping = header["step"], header["damping"]
             state.failures, state.failed_step = header["failures"], header["failed_step"]
             state.finished = header["finished"]
@@ -129,19 +139,29 @@ class Checkpoints:
         warnings.warn(f"{what} {path}: {error}; {consequence}", CheckpointWarning, stacklevel=4)
 
 
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
+    """Name what differs between two runs, setting by setting of the recipe."""
+    for key, value in ours.items():
+        other = theirs.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            yield from (f"{k} ({other.get(k)} and not {v})" for k, v in value.items() if other.get(k) != v)
+        elif other != value:
+            yield f"{key} ({other} and not {value})" if isinstance(value, int | str) and key != "network" else key
+
+
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {})["inducing"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header["format"] != FORMAT:
         raise ValueError(f"it has format {header['format']}, this version reads {FORMAT}")
-    if header["sha256"] != _digest(tensors):
+    if header.pop("sha256") != _digest(tensors, header):
         raise ValueError("its checksum does not match")
     return tensors, header
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())

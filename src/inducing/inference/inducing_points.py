@@ -6,6 +6,7 @@ import itertools
 import logging
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -16,6 +17,7 @@ from sklearn.cluster import MiniBatchKMeans
 from torch import Tensor
 
 from inducing.checks import check_finite, check_rows, check_tensor
+from inducing.inference.recipes import FAST
 from inducing.linalg.noise import seeded
 
 Method = Literal["first", "random", "kmeans"]
@@ -45,7 +47,7 @@ def choose_inducing_points(
         x: Training inputs.
         y: Training targets.
         num_inducing: Their number, at most that of the rows; "auto" takes what a training run of ``time_budget`` seconds
-            allows, and says so in the log ("inducing", level INFO).
+            allows on this machine as busy as it is, and says so in the log ("inducing", level INFO).
         method: "first" rows, "random" rows, or the rows nearest to the centres of "kmeans" clusters.
         time_budget: Seconds that training may take, for "auto".
         hidden: Widths of the network's hidden layers, for "auto".
@@ -63,6 +65,8 @@ def choose_inducing_points(
     check_finite("x", x)
     if method not in get_args(Method):
         raise ValueError(f"unknown method {method!r}; known are {', '.join(get_args(Method))}")
+    if num_inducing != "auto" and not isinstance(num_inducing, int):
+        raise TypeError(f'num_inducing must be a whole number or "auto", got {num_inducing!r}')
     number = _affordable(len(x), x[0].numel(), hidden, time_budget) if num_inducing == "auto" else num_inducing
     if number < 1:
         raise ValueError(f"num_inducing must be at least 1, got {number}")
@@ -92,8 +96,9 @@ def _nearest_to_centres(x: Tensor, number: int, seed: int) -> Tensor:
 
 
 def _affordable(num_data: int, features: int, hidden: Sequence[int], time_budget: float) -> int:
-    """The largest M for which about 2000 steps with 10 samples and shared precisions fit into the budget."""
-    steps, samples, passes = 2000, 10, 3
+    """The largest M for which the "fast" recipe with shared precisions fits into the budget."""
+    steps, passes = FAST.num_steps, 3
+    samples = sum(FAST.samples_at(step) for step in range(steps)) / steps
     rate = _operations_per_second()
     widths = [features, *hidden, 1]
     # a row costs 2 F O operations to propagate and, if inducing, 2 F^2 in the regression
@@ -103,7 +108,15 @@ def _affordable(num_data: int, features: int, hidden: Sequence[int], time_budget
     scale = steps * samples * passes / rate
     fixed = scale * (num_data * propagate + factorise)
     affordable = max(1, math.floor((time_budget - fixed) / (scale * (propagate + regress))))
+    # timing is noisy: a power of two is the same the next time, as a rule
+    affordable = 2 ** math.floor(math.log2(affordable))
     number = min(num_data, max(affordable, min(num_data, 20)))
+    if fixed >= time_budget:
+        warnings.warn(
+            f"the data alone are expected to take {fixed:.0f} s, more than the time budget of {time_budget:.0f} s, with "
+            f"however few inducing points; {number} are taken. Lower batch_size, or allow more time",
+            stacklevel=3,
+        )
     logger.info(
         "num_inducing='auto': %d of %d rows; %d steps are expected to take about %.0f s, with a budget of %.0f s",
         number,

@@ -17,13 +17,16 @@ from inducing.nn.weights import LOG_PRECISION_SCALE, InducingWeights
 def start_optimally(network: Network, likelihood: Likelihood, num_data: int) -> bool:
     """Set the precision of the last layer's pseudo-outputs to its optimum, where there is one; return whether.
 
-    It is left alone unless the likelihood is Gaussian and the network was built with inducing targets.
+    It is left alone unless the likelihood is Gaussian, the network was built with inducing targets, and the precision is
+    still at the paper's first value: one that the user chose or that training found is not overwritten.
     """
     last = network.last_layer
     weights = None if last is None else last.posterior
     if not (network.has_inducing_targets and isinstance(likelihood, Gaussian) and isinstance(weights, InducingWeights)):
         return False
     assert network.num_inducing is not None
+    if weights.scaled_log_precision.any():
+        return False
     # log Lambda = log(N / M) - log(noise variance), for all outputs or for each
     share = torch.log(torch.tensor(num_data / network.num_inducing))
     log_precision = (share - likelihood.noise_variance.log()).reshape(-1, 1)

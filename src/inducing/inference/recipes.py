@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from inducing.inference.schedules import Schedule, check_schedule
 
@@ -50,6 +50,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience"):
             value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if not self.learning_rate > 0:
@@ -103,8 +105,6 @@ PAPER: dict[str, Recipe] = {
     "uci": Recipe(num_steps=10_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=10_000),
     "uci-factorised": Recipe(num_steps=25_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=100),
 }
-
-RecipeName = Literal["fast", "paper"]
 
 
 def as_recipe(recipe: Recipe | str) -> Recipe:

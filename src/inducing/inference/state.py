@@ -47,14 +47,15 @@ class TrainingState:
         self.roll_backs = 0
         self.finished = False
         self.history = History()
-        self._last_good: list[Tensor] | None = None
+        self.last_good: list[Tensor] | None = None
+        self.last_good_step = 0
 
     def tensors(self) -> list[Tensor]:
-        """The parameters, then Adam's moments and counters, which exist from its first step on."""
+        """The parameters, then Adam's counter and moments for each; empty tensors for what Adam has not met yet."""
+        nothing = torch.zeros(0)
         moments = [
-            self.optimizer.state[parameter][name]
+            self.optimizer.state.get(parameter, {}).get(name, nothing)
             for parameter in self.parameters
-            if parameter in self.optimizer.state
             for name in ("step", "exp_avg", "exp_avg_sq")
         ]
         return [*(parameter.detach() for parameter in self.parameters), *moments]
@@ -67,12 +68,10 @@ class TrainingState:
                 parameter.copy_(value)
         self.optimizer.state.clear()
         moments = iter(tensors[count:])
-        for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=False):
-            self.optimizer.state[parameter] = {
-                "step": step.clone(),
-                "exp_avg": mean.clone(),
-                "exp_avg_sq": square.clone(),
-            }
+        for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=True):
+            if step.ndim == 0:
+                state = {"step": step.clone(), "exp_avg": mean.clone(), "exp_avg_sq": square.clone()}
+                self.optimizer.state[parameter] = state
 
     def advance(self, record: Record, learning_rate: float) -> None:
         """Take one step with the gradients at hand, after the present state has been kept."""
@@ -81,7 +80,7 @@ class TrainingState:
             if not self.failures:
                 self.damping = min(1.0, 1.1 * self.damping)
             self.failures = 0
-        self._last_good = [tensor.clone() for tensor in self.tensors()]
+        self.last_good, self.last_good_step = [tensor.clone() for tensor in self.tensors()], self.step
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
@@ -92,13 +91,17 @@ class TrainingState:
         """Undo the last step, so that it is taken again at half its size; give up after repeated failure."""
         failed = self.step + 1
         self.failures += 1
-        self.failed_step = self.step
-        if self._last_good is None or self.failures > MAX_FAILURES:
-            tried = f", and {MAX_FAILURES} smaller steps before it did not help" if self._last_good else ""
+        self.failed_step = max(self.failed_step, self.step)
+        if self.last_good is not None and self.step > self.last_good_step:
+            self.load(self.last_good)
+            self.step -= 1
+            self.history.records.pop()
+        self.optimizer.zero_grad()
+        if self.last_good is None or self.failures > MAX_FAILURES:
+            tried = (
+                f", and taking the step before it again up to {MAX_FAILURES} times smaller" if self.last_good else ""
+            )
             raise DivergenceError(f"step {failed}{tried}: {reason}", self.history) from reason
-        self.load(self._last_good)
-        self.step -= 1
-        self.history.records.pop()
         self.damping /= 2
         self.roll_backs += 1
         # the first, second, fourth, eighth, ...: a run with many should not bury everything else
@@ -107,5 +110,5 @@ class TrainingState:
                 f"step {failed}: {reason} The step before it was undone and is tried again at {self.damping:.2g} of its "
                 f"size (roll-back number {self.roll_backs})",
                 RollBackWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

@@ -10,7 +10,7 @@ import math
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.weights import OptimalWeights
 
 Callback = Callable[[Record], bool | None]
 
@@ -44,7 +45,7 @@ def fit(
     recipe: Recipe | str = "fast",
     *,
     seed: int = 0,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool = True,
@@ -62,7 +63,7 @@ def fit(
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader.
         recipe: "fast", "paper", or a `Recipe`.
         seed: Seed of the posterior samples and the order of the data.
-        callbacks: Called with the `Record` of each step; training stops when one returns True.
+        callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
             with the result of a run that was never interrupted.
         checkpoint_seconds: Time between checkpoints.
@@ -74,6 +75,7 @@ def fit(
         The history, a `Record` for each step.
     """
     recipe = as_recipe(recipe).replace(**changes)
+    callbacks = [callbacks] if callable(callbacks) else callbacks
 
     def check(x: Tensor, y: Tensor) -> None:
         check_inputs(x, network.input_shape, network.dtype)
@@ -83,22 +85,33 @@ def fit(
     ELBO(network, likelihood, 1)
     source = batches(data, recipe.batch_size, seed, check)
     elbo = ELBO(network, likelihood, source.num_data)
+    _refuse_partial_optimum(network, source.num_data)
     _explain_many_inducing_points(network, source.num_data)
     _explain_scales(data)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
-    if recipe.optimal_start:
-        start_optimally(network, likelihood, source.num_data)
     state = TrainingState(parameters, recipe.learning_rate)
     with ExitStack() as stack:
         saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, elbo)
-        if saved is not None:
-            saved.restore(state)
+        continues = saved is not None and saved.restore(state)
+        if not continues:
+            if recipe.optimal_start:
+                start_optimally(network, likelihood, source.num_data)
+            if saved is not None:
+                saved.save(state)
         stop = stack.enter_context(interrupts(enabled=saved is not None))
         stack.enter_context(network.closed_form_kl(recipe.closed_form_kl))
         bar = stack.enter_context(_progress_bar(progress))
+        if continues:
+            bar.console.print(f"continuing after step {state.step} from {checkpoint}", highlight=False)
         _train(elbo, source, recipe, seed, state, callbacks, saved, checkpoint_seconds, stop, bar, description)
+    if state.damping < 0.1:
+        warnings.warn(
+            f"training ended with steps damped to {state.damping:.1g} of their size after {state.roll_backs} roll-backs; "
+            "it may have learned little. Lower learning_rate, or standardise the data",
+            stacklevel=2,
+        )
     return state.history
 
 
@@ -134,8 +147,9 @@ def _train(
         bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}")
 
         # all callbacks are called, whatever the first says
-        asked = True in [callback(record) for callback in callbacks]
-        at_rest = recipe.patience is not None and state.history.has_plateaued(recipe.patience)
+        asked = any([callback(record) is True for callback in callbacks])  # noqa: C419
+        warm = state.step >= recipe.kl_warmup_epochs * source.steps_per_epoch + 2 * (recipe.patience or 0)
+        at_rest = recipe.patience is not None and warm and state.history.has_plateaued(recipe.patience)
         state.finished = asked or at_rest or state.step >= recipe.num_steps
         if saved is not None and (stop.received or time.perf_counter() - last_saved > checkpoint_seconds):
             kept = saved.save(state)
@@ -147,6 +161,8 @@ def _train(
                 stop.leave(f"stopped after step {state.step}; {where}")
     if saved is not None:
         saved.save(state)
+        if stop.received:
+            stop.leave(f"finished after step {state.step}")
 
 
 def _gradient(
@@ -207,18 +223,30 @@ def _open_checkpoints(
         )
     run = {
         "recipe": recipe.identity(),
-        "seed": seed,
+        "seed": int(seed),
         "num_data": source.num_data,
-        "data": _fingerprint(data),
+        "data": _checksums(data if isinstance(data, tuple | list) else []),
+        "network": repr(elbo.network),
+        "likelihood": type(elbo.likelihood).__name__,
         "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in elbo.named_parameters()],
+        # what is fixed: inducing points, noise, targets
+        "constants": _checksums(elbo.buffers()),
     }
     return stack.enter_context(Checkpoints(Path(folder), run))
 
 
-def _fingerprint(data: Data) -> list[int]:
-    """A checksum of tensors; other data are known by their number of rows alone."""
-    tensors = data if isinstance(data, tuple | list) else ()
+def _checksums(tensors: Iterable[Tensor]) -> list[int]:
+    """Checksums of tensors; data that are not tensors are known by their number of rows alone."""
     return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
+
+
+def _refuse_partial_optimum(network: Network, num_data: int) -> None:
+    last = network.last_layer
+    if last is not None and isinstance(last.posterior, OptimalWeights) and network.num_inducing != num_data:
+        raise ValueError(
+            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
+            "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
+        )
 
 
 def _explain_many_inducing_points(network: Network, num_data: int) -> None:

@@ -127,8 +127,8 @@ class Network(nn.Module):
 
     @property
     def last_layer(self) -> Layer | None:
-        """The Bayesian layer whose outputs are those of the network, or None if it ends in a residual block."""
-        ending = [module for module in self.layers if isinstance(module, Layer | Residual)][-1]
+        """The Bayesian layer whose outputs are those of the network, or None if it ends in anything else."""
+        ending = self.layers[-1]
         return ending if isinstance(ending, Layer) else None
 
     def draw(self, num_samples: int, generator: Generator | None = None, consistent: bool = False) -> NetworkDraw:
@@ -154,7 +154,7 @@ class Network(nn.Module):
                         f"{name} has an OptimalInducing posterior, which is known for a Gaussian likelihood only, "
                         f"not for {type(likelihood).__name__}"
                     )
-                layer.posterior.likelihood = likelihood
+                layer.posterior.tie(likelihood)
 
     @contextmanager
     def closed_form_kl(self, enabled: bool = True) -> Iterator[None]:

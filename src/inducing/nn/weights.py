@@ -141,12 +141,16 @@ class OptimalWeights(PosteriorModule):
     """The exact posterior of the last layer given those below: V = Y and Lambda = the likelihood's noise precision."""
 
     targets: Tensor
-    likelihood: Gaussian | None
 
     def __init__(self, targets: Float[Tensor, "M O"]) -> None:
         super().__init__()
         self.register_buffer("targets", targets)
-        self.likelihood = None
+        # in a tuple, since it is no part of the network: its parameters belong to whoever owns the likelihood
+        self._tied: tuple[Gaussian, ...] = ()
+
+    def tie(self, likelihood: Gaussian) -> None:
+        """Take the precision from the noise of this likelihood, now and whenever it changes."""
+        self._tied = (likelihood,)
 
     def forward(
         self,
@@ -155,14 +159,14 @@ class OptimalWeights(PosteriorModule):
         num_samples: int,
         generator: Generator | None = None,
     ) -> WeightSample:
-        if self.likelihood is None:
+        if not self._tied:
             raise RuntimeError(
                 "the optimal last layer takes its precision from a likelihood; tie them with network.tie(likelihood), "
                 "as inducing.ELBO and inducing.fit do"
             )
         assert inputs is not None
         # one precision for all outputs, or one for each
-        root = self.likelihood.noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
+        root = self._tied[0].noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
         pseudo_outputs = PseudoOutputs(self.targets, root)
         return regress(
             inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
