@@ -61,7 +61,7 @@ def test_global_inducing_is_by_far_the_best():
     assert -2.5 < elbo["global"] < -1.0
     assert elbo["global"] > max(elbo["factorised"], elbo["local"]) + 2
     noise = math.sqrt(cubic().noise_variance)
-    gap, outside = abs(toy.GRID) < 0.2, abs(toy.GRID) > 2.0
+    gap, outside = abs(toy.GRID) < 0.2, abs(toy.GRID) > 1.7
     assert std["global"][gap].mean() > 1.3 * noise
-    assert std["global"][outside].mean() > 2 * noise
+    assert std["global"][outside].mean() > 1.5 * noise
     assert std["factorised"][gap].mean() < 1.3 * noise
