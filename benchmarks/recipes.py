@@ -4,8 +4,8 @@
     python benchmarks/recipes.py write                   # docs/recipes.md from what has been run
 
 Both sides run in the same process on the same data. Machines are shared and noisy, so the cost of a step is measured again
-at the end, the sides alternating, and the ratio of whole runs is computed from that. Results are kept in benchmarks/recipes.json; a problem that is run again is replaced. The UCI sets come from INDUCING_DATA or by
-download.
+at the end, the sides alternating, and the ratio of whole runs is computed from that. Results are kept in
+benchmarks/recipes.json; a problem that is run again is replaced. The UCI sets come from INDUCING_DATA or by download.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def page(results: dict[str, Any]) -> str:
         "# Recipes: time to quality",
         "",
         "Made by `python benchmarks/recipes.py`. Both recipes in one run on the same machine. Toy: 100 inducing points,",
-        "shared precision. UCI: split 0, inducing points at all training rows, a precision for each output. ELBO in nats per data",
-        "point from 1,000 samples after training, with its standard error. Seconds are those of the run, on a machine with",
-        "other work; the ratio is that of whole runs at the cost of a step measured side by side afterwards.",
+        "shared precision. UCI: split 0, inducing points at all training rows, a precision for each output. ELBO in nats",
+        "per data point from 1,000 samples after training, with its standard error. Seconds are those of the run, on",
+        "a machine with other work; the ratio is that of whole runs at the cost of a step measured side by side afterwards.",
         "",
         "| problem | paper: ELBO | seconds | fast: ELBO | seconds | reached | ratio |",
         "| --- | --- | --- | --- | --- | --- | --- |",
