@@ -89,11 +89,11 @@ class Recipe:
 
 
 FAST = Recipe(
-    num_steps=4000,
+    num_steps=5000,
     learning_rate=1e-2,
-    num_samples=5,
-    early_samples=2,
-    early_fraction=0.7,
+    num_samples=10,
+    early_samples=4,
+    early_fraction=0.6,
     closed_form_kl=True,
     optimal_start=True,
 )
