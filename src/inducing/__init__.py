@@ -12,27 +12,39 @@ from inducing.inference.recipes import Recipe
 from inducing.inference.state import DivergenceError, RollBackWarning
 from inducing.inference.training import fit
 from inducing.linalg.cholesky import FactorisationError, JitterWarning
-from inducing.nn import models
+from inducing.nn import kernels, models
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
+from inducing.nn.gp import GPLayer
 from inducing.nn.layers import Linear
 from inducing.nn.likelihoods import Categorical, Gaussian
 from inducing.nn.network import Network, Residual
-from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, OptimalInducing, PriorOnly
+from inducing.nn.posteriors import (
+    DSVI,
+    CoupledInducing,
+    Factorised,
+    GlobalInducing,
+    LocalInducing,
+    OptimalInducing,
+    PriorOnly,
+)
 from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
 
 __all__ = [
+    "DSVI",
     "ELBO",
     "Categorical",
     "CheckpointError",
     "CheckpointWarning",
+    "CoupledInducing",
     "DivergenceError",
     "Draw",
     "ELBOTerms",
     "FactorisationError",
     "Factorised",
     "FunctionSamples",
+    "GPLayer",
     "Gaussian",
     "GlobalInducing",
     "History",
@@ -58,6 +70,7 @@ __all__ = [
     "data",
     "evaluate",
     "fit",
+    "kernels",
     "metrics",
     "models",
     "predict",

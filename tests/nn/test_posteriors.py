@@ -116,7 +116,7 @@ def test_names_for_layers():
     [
         (
             lambda: inducing.Linear(1, 1, posterior="laplace"),
-            'known are "factorised", "local", "global", "optimal", "prior"',
+            'known are "factorised", "local", "global", "optimal", "dsvi", "coupled", "prior"',
         ),
         (lambda: inducing.models.mlp(1, 1, posterior="factorised->laplace"), "unknown posterior 'laplace'; known are"),
         (lambda: inducing.GlobalInducing(precision="diagonal"), "'shared', 'per_output', 'full', 'full_per_output'"),

@@ -13,8 +13,10 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import check_dtype, check_inputs, check_rows
 from inducing.linalg.noise import seeded
+from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.processes import Process
 
 
 class ELBOTerms(NamedTuple):
@@ -104,7 +106,7 @@ class ELBO(nn.Module):
         check_dtype("y", y, self.network.dtype)
         check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
-        log_likelihood = self.likelihood.log_prob(draw(x), y).sum(-1)
+        log_likelihood = self._log_likelihood(draw, x, y).sum(-1)
         return ELBOTerms(
             self.num_data / len(x) * log_likelihood,
             torch.stack([layer.kl for layer in draw.layers]),
@@ -112,6 +114,15 @@ class ELBO(nn.Module):
             temperature,
             self.num_data,
         )
+
+    def _log_likelihood(self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor) -> Float[Tensor, "S B"]:
+        """log p(y | f) of each row, with a last Gaussian process integrated out where that has a closed form."""
+        *below, last = draw.function.steps
+        if isinstance(last, Process):
+            expected = self.likelihood.expected_log_prob(*last.moments(Chain(tuple(below))(x[None])), y)
+            if expected is not None:
+                return expected
+        return self.likelihood.log_prob(draw(x), y)
 
 
 def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:

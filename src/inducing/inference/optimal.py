@@ -11,7 +11,7 @@ import torch
 
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
-from inducing.nn.weights import LOG_PRECISION_SCALE, InducingWeights
+from inducing.nn.pseudo import LOG_PRECISION_SCALE, PseudoLikelihood
 
 
 def start_optimally(network: Network, likelihood: Likelihood, num_data: int) -> bool:
@@ -22,7 +22,9 @@ def start_optimally(network: Network, likelihood: Likelihood, num_data: int) -> 
     """
     last = network.last_layer
     weights = None if last is None else last.posterior
-    if not (network.has_inducing_targets and isinstance(likelihood, Gaussian) and isinstance(weights, InducingWeights)):
+    if not (
+        network.has_inducing_targets and isinstance(likelihood, Gaussian) and isinstance(weights, PseudoLikelihood)
+    ):
         return False
     assert network.num_inducing is not None
     if weights.scaled_log_precision.any():

@@ -33,7 +33,7 @@ from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.weights import OptimalWeights
+from inducing.nn.pseudo import OptimalLikelihood
 
 Callback = Callable[[Record], bool | None]
 
@@ -242,7 +242,7 @@ def _checksums(tensors: Iterable[Tensor]) -> list[int]:
 
 def _refuse_partial_optimum(network: Network, num_data: int) -> None:
     last = network.last_layer
-    if last is not None and isinstance(last.posterior, OptimalWeights) and network.num_inducing != num_data:
+    if last is not None and isinstance(last.posterior, OptimalLikelihood) and network.num_inducing != num_data:
         raise ValueError(
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"

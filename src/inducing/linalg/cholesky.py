@@ -57,13 +57,19 @@ _recorded: ContextVar[list[float] | None] = ContextVar("recorded", default=None)
 
 @contextmanager
 def recorded_jitter() -> Iterator[list[float]]:
-    """Collect the jitters that factorisations inside need beyond their policy's initial one, for a log."""
+    """Collect the jitters inside, for a log: what factorisations need beyond their policy, what processes always have."""
     used: list[float] = []
     token = _recorded.set(used)
     try:
         yield used
     finally:
         _recorded.reset(token)
+
+
+def record_jitter(amount: float) -> None:
+    """Note a relative jitter for the log, if anyone keeps one."""
+    if (used := _recorded.get()) is not None:
+        used.append(amount)
 
 
 class FactorisationError(RuntimeError):
@@ -97,8 +103,7 @@ def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_
         factor, info = torch.linalg.cholesky_ex(_raised(matrix, amount[..., None]))
         if not info.any():
             warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=2)
-            if (used := _recorded.get()) is not None:
-                used.append(step)
+            record_jitter(step)
             return factor
     raise FactorisationError(_where.get() + _explain_failure(matrix, jitter))
 

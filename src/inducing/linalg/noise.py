@@ -26,6 +26,12 @@ def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator |
     return torch.randn(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
 
 
+def uniform(shape: tuple[int, ...], like: Tensor, generator: Generator | None = None) -> Tensor:
+    """Draw U(0, 1) noise with the dtype and device of ``like``."""
+    device = like.device if generator is None else generator.device
+    return torch.rand(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
+
+
 def standard_gamma(concentration: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw Gamma(concentration, 1) variables, differentiable in the concentration."""
     device = concentration.device if generator is None else generator.device

@@ -37,19 +37,20 @@ class PseudoOutputs(NamedTuple):
     """The pseudo-likelihood v | w ~ N(X w, Lambda^-1).
 
     Arguments:
-        values: v, one column per output.
+        values: v, one column per output; with a leading axis where samples differ, as they do around the mean function
+            of a Gaussian process.
         root: L with Lambda = LL'. A diagonal as (G, n), a lower triangular matrix as (G, n, n); G is 1 if all outputs
             share it, else the number of outputs.
     """
 
-    values: Float[Tensor, "n O"]
+    values: Float[Tensor, "n O"] | Float[Tensor, "#S n O"]
     root: Float[Tensor, "G n"] | Float[Tensor, "G n n"]
 
     @property
     def layout(self) -> tuple[int, int]:
         """(G, C): groups of outputs that share Lambda, and outputs in each."""
         groups = self.root.shape[0]
-        return groups, self.values.shape[1] if groups == 1 else 1
+        return groups, self.values.shape[-1] if groups == 1 else 1
 
     def to(self, dtype: torch.dtype) -> PseudoOutputs:
         """The same in another dtype."""
@@ -74,10 +75,10 @@ class PseudoOutputs(NamedTuple):
         """Y = L'X."""
         return self._whiten(inputs[:, None])
 
-    def whiten_values(self) -> Float[Tensor, "1 G n C"]:
+    def whiten_values(self) -> Float[Tensor, "#S G n C"]:
         """t = L'v."""
-        values = self.values[None] if self.root.shape[0] == 1 else self.values.mT[..., None]
-        return self._whiten(values[None])
+        values = self.values if self.values.ndim == 3 else self.values[None]
+        return self._whiten(values[:, None] if self.root.shape[0] == 1 else values.mT[..., None])
 
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
         return self.root[..., None] * rows if self.root.ndim == 2 else self.root.mT @ rows
@@ -191,7 +192,7 @@ def sample_primal(
 def sample_dual(
     factor: Float[Tensor, "#S G n n"],
     whitened: Float[Tensor, "#S G n F"],
-    targets: Float[Tensor, "1 G n C"],
+    targets: Float[Tensor, "#S G n C"],
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
     row_noise: Float[Tensor, "S G n C"],

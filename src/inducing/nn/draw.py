@@ -128,7 +128,7 @@ class FunctionSamples(nn.Module):
 
     def __init__(self, function: Function, input_shape: tuple[int, ...], dtype: torch.dtype) -> None:
         super().__init__()
-        self.input_shape, self._dtype = input_shape, dtype
+        self.input_shape = input_shape
         if not function.consistent:
             raise ValueError("only a consistent function can be frozen; this one resamples on every call")
         function = copy.deepcopy(function.map(Tensor.detach))
@@ -140,18 +140,21 @@ class FunctionSamples(nn.Module):
         for name, leaf in function.leaves():
             if isinstance(leaf, Tensor):
                 self.register_buffer(name, leaf)
+        # buffers are registered in the order in which map meets them
+        self._names = tuple(self._buffers)
+        # carries the dtype of inputs, which Gaussian processes do not share, through .double() and the like
+        self.register_buffer("_input_dtype", torch.empty(0, dtype=dtype), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype that inputs must have."""
-        return next((buffer.dtype for buffer in self.buffers()), self._dtype)
+        return self.get_buffer("_input_dtype").dtype
 
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
         x = check_inputs(x, self.input_shape, self.dtype)
-        # buffers are registered in the order in which map meets them
-        tensors = iter(self._buffers.values())
-        return self._structure.map(lambda _: next(tensors))(x[None])  # type: ignore[arg-type,return-value]
+        tensors = map(self.get_buffer, self._names)
+        return self._structure.map(lambda _: next(tensors))(x[None])
 
 
 def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -53,7 +53,7 @@ def first_targets(targets: Tensor | None, points: Tensor | None, ending: Layer |
     if targets is None:
         return None
     targets = check_tensor("inducing_targets", targets)
-    if points is None or ending is None or not ending.posterior_spec.needs_inducing:
+    if points is None or ending is None or not ending.needs_inducing:
         raise ValueError(
             "inducing_targets are first values for the pseudo-outputs of a last layer with a GlobalInducing posterior, "
             "but the network does not end in one; leave them out"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -16,9 +17,29 @@ from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
 from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
 from inducing.nn.priors import Prior, PriorModule, as_prior
-from inducing.nn.weights import FactorisedWeights, PosteriorModule
+from inducing.nn.pseudo import PosteriorModule
+from inducing.nn.weights import FactorisedWeights, Weights
 
 Shape = tuple[int, ...]
+
+
+class Place(NamedTuple):
+    """Where in a network a layer is built.
+
+    Arguments:
+        input_shape: Shape of one input row.
+        num_inducing: M, or None where nothing is said about inducing points.
+        targets: First values of the pseudo-outputs, given for the last layer of a network.
+        is_last: Whether this is the last layer.
+        rows: Where the inducing points are when they reach this layer, if each layer below is its mean function; None if
+            that is not known, as above layers of weights.
+    """
+
+    input_shape: Shape
+    num_inducing: int | None
+    targets: Float[Tensor, "M O"] | None
+    is_last: bool
+    rows: Float[Tensor, "M *in"] | None
 
 
 class Layer(nn.Module, ABC):
@@ -30,17 +51,30 @@ class Layer(nn.Module, ABC):
     posterior_spec: Posterior
     posterior: PosteriorModule
     out_features: int
+    is_built: bool
 
     @property
     @abstractmethod
     def input_shape(self) -> Shape | None:
         """The shape of one input row, if the layer takes only one."""
 
+    @property
+    def needs_inducing(self) -> bool:
+        """Whether the layer depends on the inducing points that come from below."""
+        return self.posterior_spec.needs_inducing
+
+    @property
+    def starts_from_rows(self) -> bool:
+        """Whether the layer takes first values for inducing inputs of its own from the network's inducing points."""
+        return False
+
     @abstractmethod
-    def build(
-        self, input_shape: Shape, num_inducing: int | None, targets: Tensor | None = None, is_last: bool = False
-    ) -> Shape:
-        """Make the parameters for inputs of that shape and return the shape of the outputs."""
+    def build(self, place: Place) -> Shape:
+        """Make the parameters and return the shape of the outputs."""
+
+    def mean_rows(self, rows: Tensor | None) -> Tensor | None:
+        """Where rows of inputs end up under the layer's mean function alone; None if that tells nothing."""
+        return None
 
     @abstractmethod
     def draw(
@@ -63,6 +97,18 @@ class Layer(nn.Module, ABC):
     def resamples(self) -> bool:
         """Whether drawn functions may resample for every row, so that no layer with inducing points can follow."""
         return False
+
+    def _check_place(self, place: Place) -> None:
+        if self.is_built:
+            raise RuntimeError("it is part of a network already; make a new layer for each place")
+        if place.input_shape != self.input_shape:
+            flatten = ", e.g. torch.nn.Flatten() before it" if len(place.input_shape) > 1 else ""
+            wanted = " x ".join(map(str, self.input_shape or ()))
+            raise ValueError(f"it takes rows of {wanted} features, but what reaches it is {place.input_shape}{flatten}")
+
+    def _check_built(self) -> None:
+        if not self.is_built:
+            raise RuntimeError(f"{self} has no parameters yet; put it in a Network, which builds them")
 
     def __repr__(self) -> str:
         # one line: the specification says what the parameters are
@@ -125,6 +171,7 @@ class Linear(Layer):
     """
 
     prior: PriorModule
+    posterior: Weights
 
     def __init__(
         self,
@@ -145,19 +192,12 @@ class Linear(Layer):
     def input_shape(self) -> Shape:
         return (self.in_features,)
 
-    def build(
-        self, input_shape: Shape, num_inducing: int | None, targets: Tensor | None = None, is_last: bool = False
-    ) -> Shape:
-        if self.is_built:
-            raise RuntimeError("it is part of a network already; make a new layer for each place")
-        if input_shape != self.input_shape:
-            flatten = ", e.g. torch.nn.Flatten() before it" if len(input_shape) > 1 else ""
-            raise ValueError(
-                f"it takes rows of {self.in_features} features, but what reaches it is {input_shape}{flatten}"
-            )
+    def build(self, place: Place) -> Shape:
+        self._check_place(place)
         fan_in = self.in_features + self.bias
+        site = Site(fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
+        self.posterior = self.posterior_spec.build(site)
         self.prior = self.prior_spec.build(fan_in)
-        self.posterior = self.posterior_spec.build(Site(fan_in, self.out_features, num_inducing, targets, is_last))
         self.is_built = True
         return (self.out_features,)
 
@@ -168,8 +208,7 @@ class Linear(Layer):
         generator: Generator | None = None,
         consistent: bool = False,
     ) -> Draw:
-        if not self.is_built:
-            raise RuntimeError(f"{self} has no parameters yet; put it in a Network, which builds them")
+        self._check_built()
         precision, prior_kl = self.prior(num_samples, generator)
         function: Function
         if self.resamples and not consistent:

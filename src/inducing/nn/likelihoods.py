@@ -35,6 +35,10 @@ class Likelihood(nn.Module, ABC):
     def log_prob(self, outputs: Tensor, y: Tensor) -> Float[Tensor, "S B"]:
         """log p(y | f) of each row."""
 
+    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> Float[Tensor, "S B"] | None:
+        """E[log p(y | f)]."""
+        return None
+
     @abstractmethod
     def mean(self, outputs: Tensor) -> Tensor:
         """E[y | f]; for classes, their probabilities."""
@@ -113,6 +117,10 @@ class Gaussian(Likelihood):
         log_variance = self._log_variance()
         density = (y - outputs).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
         return -0.5 * density.flatten(2).sum(-1)
+
+    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> Float[Tensor, "S B"] | None:
+        spread = (variance / self.noise_variance).expand(mean.shape)
+        return self.log_prob(mean, y) - 0.5 * spread.flatten(2).sum(-1)
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs

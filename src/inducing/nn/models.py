@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from inducing.nn.gp import GPLayer
+from inducing.nn.kernels import Kernel
 from inducing.nn.layers import Linear
 from inducing.nn.network import Network
-from inducing.nn.posteriors import LocalInducing, Posterior, as_posterior, posteriors_for_layers
+from inducing.nn.posteriors import GlobalInducing, LocalInducing, Posterior, as_posterior, posteriors_for_layers
 from inducing.nn.priors import Prior
 
 
@@ -76,6 +78,67 @@ def mlp(
     )
     # the same dtype and device whatever the posterior
     return network if inducing_points is None else network.to(inducing_points.device, inducing_points.dtype)
+
+
+def deep_gp(
+    in_features: int,
+    out_features: int,
+    num_layers: int = 2,
+    *,
+    width: int | None = None,
+    kernel: Kernel | str = "squared-exponential",
+    posterior: Posterior | str | Sequence[Posterior | str] = "global",
+    inducing_points: Tensor | None = None,
+    inducing_targets: Tensor | None = None,
+    num_inducing: int | None = None,
+    learn_inducing_locations: bool = True,
+) -> Network:
+    """A deep Gaussian process, the same call for every posterior.
+
+    Hidden layers have the identity as their mean function and the last layer has zero (Salimbeni & Deisenroth, 2017).
+
+    Arguments:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        num_layers: Number of Gaussian process layers, the last among them.
+        width: Outputs of the hidden layers; None stands for the paper's, min(in_features, 30).
+        kernel: A kernel or its name.
+        posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
+            last layer only; or a list, one for each layer. By name, "global" and "local" have a full precision matrix
+            (M x M), as in the paper.
+        inducing_points: First values of the inducing points, e.g. ``x[:100]``. Layers with inducing inputs of their own
+            begin there too.
+        inducing_targets: The targets of those rows.
+        num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
+        learn_inducing_locations: Whether the inducing points are parameters.
+
+    Example:
+        >>> import torch, inducing
+        >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
+        >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
+    """
+    if num_layers < 1:
+        raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+    hidden = min(in_features, 30) if width is None else width
+    widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
+    posteriors = _posteriors(posterior, num_layers)
+    if isinstance(posterior, str):
+        posteriors = [
+            dataclasses.replace(each, precision="full") if isinstance(each, GlobalInducing | LocalInducing) else each
+            for each in posteriors
+        ]
+    layers = [
+        GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else "identity", each)
+        for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], posteriors, strict=False))
+    ]
+    return Network(
+        layers,
+        inducing_points,
+        inducing_targets if layers[-1].needs_inducing else None,
+        num_inducing,
+        in_features,
+        learn_inducing_locations,
+    )
 
 
 def _posteriors(posterior: Posterior | str | Sequence[Posterior | str], num_layers: int) -> list[Posterior]:

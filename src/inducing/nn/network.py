@@ -19,11 +19,11 @@ from inducing.linalg.cholesky import located
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
 from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
-from inducing.nn.layers import Layer, Shape
+from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.plain import Folded, check_plain
 from inducing.nn.posteriors import OptimalInducing
-from inducing.nn.weights import OptimalWeights
+from inducing.nn.pseudo import OptimalLikelihood
 
 
 class Residual(nn.Module):
@@ -98,11 +98,14 @@ class Network(nn.Module):
         points = first_inducing_points(inducing_points, num_inducing, self.input_shape)
         _check_optimal(bayesian, learn_inducing_locations)
         targets = first_targets(inducing_targets, points, self.last_layer)
-        last = bayesian[-1][1]
         self.has_inducing_targets = targets is not None
-        self.output_shape = _build(
-            self.layers, self.input_shape, None if points is None else len(points), targets, last
-        )
+        # rows that tell where the data are; drawn at random they tell nothing
+        rows = None if inducing_points is None else points
+        start = Place(self.input_shape, None if points is None else len(points), targets, False, rows)
+        self.output_shape = _build(self.layers, start, bayesian[-1][1]).input_shape
+        if not any(layer.needs_inducing for _, layer in bayesian):
+            # they were first values for inducing inputs that each layer has for itself
+            points = None
         if points is not None and learn_inducing_locations:
             self.inducing_points = nn.Parameter(points)
         else:
@@ -148,7 +151,7 @@ class Network(nn.Module):
     def tie(self, likelihood: Likelihood) -> None:
         """Let a last layer with an OptimalInducing posterior take its precision from the noise of a likelihood."""
         for name, layer in _bayesian_layers(self.layers):
-            if isinstance(layer.posterior, OptimalWeights):
+            if isinstance(layer.posterior, OptimalLikelihood):
                 if not isinstance(likelihood, Gaussian):
                     raise TypeError(
                         f"{name} has an OptimalInducing posterior, which is known for a Gaussian likelihood only, "
@@ -226,32 +229,31 @@ def _draw(
     return NetworkDraw(Chain(tuple(steps)), inducing, tuple(draws))
 
 
-def _build(
-    modules: nn.ModuleList,
-    shape: Shape,
-    num_inducing: int | None,
-    targets: Tensor | None,
-    last: Layer,
-    path: str = "layers",
-) -> Shape:
-    """Walk the shapes through a list of modules and make the parameters of each layer."""
+def _build(modules: nn.ModuleList, place: Place, last: Layer, path: str = "layers") -> Place:
+    """Walk the shapes and example rows through a list of modules, make the parameters of each layer, return the end."""
     for index, module in enumerate(modules):
         name = f"{path}.{index}"
         if isinstance(module, Layer):
             try:
                 is_last = module is last
-                shape = module.build(shape, num_inducing, targets if is_last else None, is_last)
+                shape = module.build(place._replace(targets=place.targets if is_last else None, is_last=is_last))
+                rows = module.mean_rows(place.rows)
             except (ValueError, RuntimeError) as error:
                 raise type(error)(f"{name} {module}: {error}") from None
         elif isinstance(module, Residual):
-            body = _build(module.layers, shape, num_inducing, targets, last, f"{name}.layers")
-            shortcut = _build(module.shortcut, shape, num_inducing, targets, last, f"{name}.shortcut")
-            if body != shortcut:
-                raise ValueError(f"{name}: the branches of a Residual must end in one shape, got {body} and {shortcut}")
-            shape = body
+            body = _build(module.layers, place, last, f"{name}.layers")
+            shortcut = _build(module.shortcut, place, last, f"{name}.shortcut")
+            shape = body.input_shape
+            if shape != shortcut.input_shape:
+                raise ValueError(
+                    f"{name}: the branches of a Residual must end in one shape, got {shape} and {shortcut.input_shape}"
+                )
+            rows = None if body.rows is None or shortcut.rows is None else body.rows + shortcut.rows
         else:
-            shape = check_plain(module, name, shape)
-    return shape
+            shape = check_plain(module, name, place.input_shape)
+            rows = None if place.rows is None else Folded(module)(place.rows[None])[0]
+        place = place._replace(input_shape=shape, rows=rows)
+    return place
 
 
 def _bayesian_layers(modules: nn.ModuleList, path: str = "layers") -> Iterator[tuple[str, Layer]]:
@@ -273,13 +275,14 @@ def _bayesian_layers(modules: nn.ModuleList, path: str = "layers") -> Iterator[t
 def _check_inducing_use(
     layers: list[tuple[str, Layer]], inducing_points: Tensor | None, num_inducing: int | None
 ) -> None:
-    users = [name for name, layer in layers if layer.posterior_spec.needs_inducing]
+    users = [name for name, layer in layers if layer.needs_inducing]
     if users and inducing_points is None and num_inducing is None:
         raise ValueError(
             f"{users[0]} has a {type(dict(layers)[users[0]].posterior_spec).__name__} posterior and needs inducing "
             "points; pass rows of the training inputs, e.g. inducing_points=x[:100], or a number, num_inducing=100"
         )
-    if not users and not (inducing_points is None and num_inducing is None):
+    starters = any(layer.starts_from_rows for _, layer in layers)
+    if not users and not starters and not (inducing_points is None and num_inducing is None):
         raise ValueError(
             "no layer uses the inducing points: none has a GlobalInducing posterior. Leave out inducing_points and "
             'num_inducing, or give a layer posterior="global"'
@@ -298,7 +301,7 @@ def _check_optimal(layers: list[tuple[str, Layer]], learn_inducing_locations: bo
 def _check_resampling(layers: list[tuple[str, Layer]]) -> None:
     """Local reparameterisation is only valid where no layer with propagated inducing points follows."""
     for index, (name, layer) in enumerate(layers):
-        above = [user for user, other in layers[index + 1 :] if other.posterior_spec.needs_inducing]
+        above = [user for user, other in layers[index + 1 :] if other.needs_inducing]
         if layer.resamples and above:
             raise ValueError(
                 f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and "

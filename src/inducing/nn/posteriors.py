@@ -1,6 +1,7 @@
-"""Approximate posteriors over weights, as a user specifies them: immutable values without tensors.
+"""Approximate posteriors, as a user specifies them: immutable values without tensors.
 
-A layer builds its parameters from them; those live in `inducing.nn.weights`.
+A layer builds its parameters from them. Those over weights live in `inducing.nn.weights`, those over the values of a
+Gaussian process in `inducing.nn.values`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.nn.pseudo import PrecisionKind
 from inducing.nn.specification import lookup
-from inducing.nn.weights import (
-    FactorisedWeights,
-    InducingWeights,
-    OptimalWeights,
-    PosteriorModule,
-    PrecisionKind,
-    PriorWeights,
+from inducing.nn.values import (
+    CoupledValues,
+    InducingValues,
+    OptimalValues,
+    PriorValues,
+    RegressedValues,
+    WhitenedValues,
 )
+from inducing.nn.weights import FactorisedWeights, InducingWeights, OptimalWeights, PriorWeights, Weights
 
 KLKind = Literal["sample", "closed_form"]
 
+# inducing inputs of a Gaussian process layer's own, where nobody says how many
+DEFAULT_NUM_INDUCING = 100
+
 
 class Site(NamedTuple):
-    """Where a posterior is built.
+    """Where a posterior over weights is built.
 
     Arguments:
         fan_in: F, weights into each output, the bias among them.
@@ -44,11 +50,51 @@ class Site(NamedTuple):
     targets: Float[Tensor, "M O"] | None
     is_last: bool
 
-    def first_log_precision(self, given: float | None) -> float:
-        """What the user asked for, or the paper's: 0 in the last layer and -4 elsewhere."""
-        if given is not None:
-            return given
-        return 0.0 if self.is_last else -4.0
+
+class ValueSite(NamedTuple):
+    """Where a posterior over the values of a Gaussian process is built.
+
+    Arguments:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        num_inducing: M, rows of the global inducing points, or as many as a layer should have of its own; None if
+            nothing was said.
+        targets: First values of the pseudo-outputs, given for the last layer of a network.
+        is_last: Whether this is the last layer.
+        rows: First places of the inducing inputs, where the data tell them.
+        mean: The mean function there, unless it is zero.
+        root: The root of the covariance there.
+    """
+
+    in_features: int
+    out_features: int
+    num_inducing: int | None
+    targets: Float[Tensor, "M O"] | None
+    is_last: bool
+    rows: Float[Tensor, "M D"] | None
+    mean: Float[Tensor, "M O"] | None
+    root: Float[Tensor, "M M"] | None
+
+    def first_inputs(self, number: int | None) -> Float[Tensor, "M D"]:
+        """First values for inducing inputs of a layer's own: where the data are, or else from N(0, 1)."""
+        number = number or self.num_inducing or DEFAULT_NUM_INDUCING
+        if self.rows is not None and number <= len(self.rows):
+            return self.rows[:number].clone()
+        return torch.randn(number, self.in_features)
+
+    def first_pseudo_outputs(self, number: int) -> Float[Tensor, "M O"]:
+        """First values for V: the targets, or where the mean function leads, or else from N(0, 1)."""
+        for values in (self.targets, self.mean):
+            if values is not None and number <= len(values):
+                return values[:number].clone()
+        return torch.randn(number, self.out_features)
+
+
+def _first_log_precision(is_last: bool, given: float | None) -> float:
+    """What the user asked for, or the paper's: 0 in the last layer and -4 elsewhere."""
+    if given is not None:
+        return given
+    return 0.0 if is_last else -4.0
 
 
 @dataclass(frozen=True)
@@ -58,8 +104,12 @@ class Posterior(ABC):
     needs_inducing: ClassVar[bool] = False
 
     @abstractmethod
-    def build(self, site: Site) -> PosteriorModule:
-        """Make the parameters for a layer."""
+    def build(self, site: Site) -> Weights:
+        """Make the parameters for the weights of a layer."""
+
+    @abstractmethod
+    def build_values(self, site: ValueSite) -> InducingValues:
+        """Make the parameters for the values of a Gaussian process."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +139,12 @@ class Factorised(Posterior):
         variance = self.initial_variance / math.sqrt(site.fan_in)
         return FactorisedWeights(site.fan_in, site.out_features, variance, self.kl == "closed_form")
 
+    def build_values(self, site: ValueSite) -> InducingValues:
+        raise ValueError(
+            "a Factorised posterior is over weights, and a Gaussian process has none; "
+            'use "global", "local", "dsvi", "coupled" or "prior"'
+        )
+
 
 @dataclass(frozen=True)
 class LocalInducing(Posterior):
@@ -109,14 +165,20 @@ class LocalInducing(Posterior):
     def __post_init__(self) -> None:
         _check_choice("precision", self.precision, PrecisionKind)
         _check_choice("kl", self.kl, KLKind)
-        if self.num_inducing is not None and self.num_inducing < 1:
-            raise ValueError(f"num_inducing must be at least 1, got {self.num_inducing}")
+        _check_number(self.num_inducing)
 
     def build(self, site: Site) -> InducingWeights:
         rows = self.num_inducing or site.fan_in
         inputs, outputs = torch.randn(rows, site.fan_in), torch.randn(rows, site.out_features)
-        log_precision = site.first_log_precision(self.log_precision)
+        log_precision = _first_log_precision(site.is_last, self.log_precision)
         return InducingWeights(outputs, inputs, self.precision, log_precision, self.kl == "closed_form")
+
+    def build_values(self, site: ValueSite) -> RegressedValues:
+        inputs = site.first_inputs(self.num_inducing)
+        outputs = site.first_pseudo_outputs(len(inputs))
+        # the paper's appendix on deep GPs: 0 in every layer
+        log_precision = 0.0 if self.log_precision is None else self.log_precision
+        return RegressedValues(outputs, inputs, self.precision, log_precision, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -142,8 +204,14 @@ class GlobalInducing(Posterior):
     def build(self, site: Site) -> InducingWeights:
         assert site.num_inducing is not None
         outputs = torch.randn(site.num_inducing, site.out_features) if site.targets is None else site.targets.clone()
-        log_precision = site.first_log_precision(self.log_precision)
+        log_precision = _first_log_precision(site.is_last, self.log_precision)
         return InducingWeights(outputs, None, self.precision, log_precision, self.kl == "closed_form")
+
+    def build_values(self, site: ValueSite) -> RegressedValues:
+        assert site.num_inducing is not None
+        outputs = site.first_pseudo_outputs(site.num_inducing)
+        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        return RegressedValues(outputs, None, self.precision, log_precision, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -157,20 +225,94 @@ class OptimalInducing(Posterior):
     needs_inducing: ClassVar[bool] = True
 
     def build(self, site: Site) -> OptimalWeights:
+        return OptimalWeights(self._targets(site))
+
+    def build_values(self, site: ValueSite) -> OptimalValues:
+        return OptimalValues(self._targets(site))
+
+    def _targets(self, site: Site | ValueSite) -> Float[Tensor, "M O"]:
         if not site.is_last or site.targets is None:
             raise ValueError(
                 "an OptimalInducing posterior is for the last layer, and needs the training data: pass "
                 "inducing_points=x, inducing_targets=y, learn_inducing_locations=False"
             )
-        return OptimalWeights(site.targets)
+        return site.targets
+
+
+@dataclass(frozen=True)
+class DSVI(Posterior):
+    """Doubly stochastic variational inference for Gaussian processes (Salimbeni & Deisenroth, 2017).
+
+    Each layer has inducing inputs of its own and q(u) = N(m, S), whitened, with the KL in closed form: no correlation
+    between layers. In training the values u are integrated out of each row's marginal.
+
+    Arguments:
+        num_inducing: Rows of this layer's own inducing inputs; the default is as many as the network has inducing points,
+            else 100.
+        initial_scale: First standard deviation of the whitened values; None stands for 1 in the last layer and 1e-5
+            elsewhere, so that the layers below begin as their mean functions.
+    """
+
+    num_inducing: int | None = None
+    initial_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_scale(self.initial_scale)
+        _check_number(self.num_inducing)
+
+    def build(self, site: Site) -> Weights:
+        raise ValueError(_explain_values(self))
+
+    def build_values(self, site: ValueSite) -> WhitenedValues:
+        scale = _first_scale(site, self.initial_scale)
+        return WhitenedValues(site.first_inputs(self.num_inducing), site.out_features, scale)
+
+
+@dataclass(frozen=True)
+class CoupledInducing(Posterior):
+    """Inducing points propagated from the layers below, but q(u) = N(m, S) independently of them.
+
+    Functions of neighbouring layers depend on each other, since they share a layer of inducing points; functions further
+    apart do not (Ustyuzhaninov et al., 2019; panel B of the paper's figure of graphical models).
+
+    Arguments:
+        initial_scale: First standard deviation of the values relative to the prior's; None stands for 1 in the last layer
+            and 1e-3 elsewhere.
+        kl: One "sample" of log Q - log P, or "closed_form" given the inducing activations.
+    """
+
+    needs_inducing: ClassVar[bool] = True
+
+    initial_scale: float | None = None
+    kl: KLKind = "sample"
+
+    def __post_init__(self) -> None:
+        _check_scale(self.initial_scale)
+        _check_choice("kl", self.kl, KLKind)
+
+    def build(self, site: Site) -> Weights:
+        raise ValueError(_explain_values(self))
+
+    def build_values(self, site: ValueSite) -> CoupledValues:
+        assert site.num_inducing is not None
+        rows, outputs = site.num_inducing, site.out_features
+        # without data to tell where the inducing points will be, relative to a prior of independent values
+        mean = torch.zeros(rows, outputs) if site.mean is None else site.mean.clone()
+        root = torch.eye(rows) if site.root is None else site.root.clone()
+        values = CoupledValues(mean, root, _first_scale(site, self.initial_scale, elsewhere=1e-3))
+        values.use_closed_form = self.kl == "closed_form"
+        return values
 
 
 @dataclass(frozen=True)
 class PriorOnly(Posterior):
-    """Weights drawn from the prior: nothing is learned, and the KL is zero."""
+    """Weights or functions drawn from the prior: nothing is learned, and the KL is zero."""
 
     def build(self, site: Site) -> PriorWeights:
         return PriorWeights(site.fan_in, site.out_features)
+
+    def build_values(self, site: ValueSite) -> PriorValues:
+        return PriorValues()
 
 
 POSTERIORS: dict[str, type[Posterior]] = {
@@ -178,6 +320,8 @@ POSTERIORS: dict[str, type[Posterior]] = {
     "local": LocalInducing,
     "global": GlobalInducing,
     "optimal": OptimalInducing,
+    "dsvi": DSVI,
+    "coupled": CoupledInducing,
     "prior": PriorOnly,
 }
 
@@ -193,6 +337,29 @@ def posteriors_for_layers(posterior: Posterior | str, num_layers: int) -> list[P
         lower, _, last = (part.strip() for part in posterior.partition("->"))
         return [as_posterior(lower)] * (num_layers - 1) + [as_posterior(last)]
     return [as_posterior(posterior)] * num_layers
+
+
+def _first_scale(site: ValueSite, given: float | None, elsewhere: float = 1e-5) -> float:
+    if given is not None:
+        return given
+    return 1.0 if site.is_last else elsewhere
+
+
+def _explain_values(posterior: Posterior) -> str:
+    return (
+        f"a {type(posterior).__name__} posterior is over the values of a Gaussian process, for an inducing.GPLayer; "
+        'for weights use "global", "local", "factorised" or "prior"'
+    )
+
+
+def _check_scale(scale: float | None) -> None:
+    if scale is not None and not scale > 0:
+        raise ValueError(f"initial_scale must be positive, got {scale}")
+
+
+def _check_number(num_inducing: int | None) -> None:
+    if num_inducing is not None and num_inducing < 1:
+        raise ValueError(f"num_inducing must be at least 1, got {num_inducing}")
 
 
 def _check_choice(name: str, value: str, choices: object) -> None:

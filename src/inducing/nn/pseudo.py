@@ -1,0 +1,101 @@
+"""The parameters of a pseudo-likelihood N(v; ., Lambda^-1), for weights and for the values of Gaussian processes alike.
+
+Every inducing posterior is a prior times such a likelihood. Here is what is learned of it: the pseudo-outputs V, their
+precision Lambda, and the inducing inputs where a layer has its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from inducing.nn.likelihoods import Gaussian
+
+PrecisionKind = Literal["shared", "per_output", "full", "full_per_output"]
+
+# Adam changes every parameter by about its learning rate, so parameters are stored at a scale of about 1 (the paper's
+# appendix "Parameter scaling for ADAM"): log-precisions divided by 3, means of weights times sqrt(fan-in).
+LOG_PRECISION_SCALE = 3.0
+
+
+class PosteriorModule(nn.Module, ABC):
+    """A posterior with its parameters.
+
+    ``use_closed_form`` says whether the KL is taken in closed form given the inputs, where that is known, or as one sample
+    of log Q - log P. Both have the same mean.
+    """
+
+    use_closed_form: bool = False
+
+
+class PseudoLikelihood(PosteriorModule, ABC):
+    """Learned pseudo-outputs and their precision.
+
+    Arguments:
+        pseudo_outputs: First values of V.
+        inducing_inputs: First values of the layer's own inducing inputs; None if they come from below.
+        precision: Which structure Lambda has.
+        log_precision: First value of the logarithm of its diagonal.
+        closed_form_kl: Whether the KL is taken in closed form.
+    """
+
+    inducing_inputs: nn.Parameter | None
+    precision_lower: nn.Parameter | None
+
+    def __init__(
+        self,
+        pseudo_outputs: Float[Tensor, "M O"],
+        inducing_inputs: Float[Tensor, "M F"] | None,
+        precision: PrecisionKind,
+        log_precision: float,
+        closed_form_kl: bool,
+    ) -> None:
+        super().__init__()
+        rows, outputs = pseudo_outputs.shape
+        groups = outputs if precision.endswith("per_output") else 1
+        self.use_closed_form = closed_form_kl
+        self.pseudo_outputs = nn.Parameter(pseudo_outputs)
+        self.inducing_inputs = None if inducing_inputs is None else nn.Parameter(inducing_inputs)
+        self.scaled_log_precision = nn.Parameter(torch.full((groups, rows), log_precision / LOG_PRECISION_SCALE))
+        is_full = precision.startswith("full")
+        self.precision_lower = nn.Parameter(torch.zeros(groups, rows, rows)) if is_full else None
+
+    def precision_root(self) -> Float[Tensor, "G M"] | Float[Tensor, "G M M"]:
+        """L with Lambda = LL': a diagonal D, or the full D (I + N) with N strictly lower triangular."""
+        diagonal = (LOG_PRECISION_SCALE / 2 * self.scaled_log_precision).exp()
+        return diagonal if self.precision_lower is None else lower_triangular(diagonal, self.precision_lower)
+
+
+class OptimalLikelihood(PosteriorModule, ABC):
+    """The likelihood itself: V = Y, and Lambda = the precision of its noise. Nothing is learned."""
+
+    targets: Tensor
+
+    def __init__(self, targets: Float[Tensor, "M O"]) -> None:
+        super().__init__()
+        self.register_buffer("targets", targets)
+        # in a tuple, since it is no part of the network: its parameters belong to whoever owns the likelihood
+        self._tied: tuple[Gaussian, ...] = ()
+
+    def tie(self, likelihood: Gaussian) -> None:
+        """Take the precision from the noise of this likelihood, now and whenever it changes."""
+        self._tied = (likelihood,)
+
+    def precision_root(self) -> Float[Tensor, "G M"]:
+        """L with Lambda = LL': one precision for all outputs, or one for each."""
+        if not self._tied:
+            raise RuntimeError(
+                "the optimal last layer takes its precision from a likelihood; tie them with network.tie(likelihood), "
+                "as inducing.ELBO and inducing.fit do"
+            )
+        return self._tied[0].noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
+
+
+def lower_triangular(diagonal: Float[Tensor, "G M"], lower: Float[Tensor, "G M M"]) -> Float[Tensor, "G M M"]:
+    """D (I + N) with N strictly lower triangular: N = 0 is the diagonal matrix, whatever its scale."""
+    identity = torch.eye(diagonal.shape[-1], dtype=diagonal.dtype, device=diagonal.device)
+    return diagonal[..., None] * (identity + lower.tril(-1))
