@@ -1,4 +1,4 @@
-"""What holds for every posterior with every prior: the law table."""
+"""What holds for every posterior with every prior, and for Gaussian processes: the law table."""
 
 import copy
 
@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 import inducing
+from inducing.nn.layers import Layer
+from inducing.nn.weights import Weights
 
 POSTERIORS = {
     "factorised": inducing.Factorised(),
@@ -31,10 +33,60 @@ PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior()
 SAMPLES, ROWS = 5, 8
 
 
-@pytest.fixture(params=[(p, q) for p in POSTERIORS for q in PRIORS], ids=lambda pair: f"{pair[0]} x {pair[1]}")
+def mlp(posterior, prior):
+    return lambda: inducing.models.mlp(3, 2, [7, 4], posterior=posterior, prior=prior, num_inducing=5)
+
+
+def deep_gp(posterior, kernel="squared-exponential"):
+    def build():
+        points = torch.randn(5, 3)
+        return inducing.models.deep_gp(3, 2, 3, width=2, posterior=posterior, kernel=kernel, inducing_points=points)
+
+    return build
+
+
+def network_under_gp():
+    layers = [inducing.Linear(3, 4), nn.Tanh(), inducing.GPLayer(4, 2)]
+    return inducing.Network(layers, inducing_points=torch.randn(5, 3))
+
+
+GP_POSTERIORS = {
+    "global": inducing.GlobalInducing(),
+    "global, per output": inducing.GlobalInducing("per_output", kl="closed_form"),
+    "global, full": "global",
+    "local, full": "local",
+    "local, per output": inducing.LocalInducing(3, "per_output"),
+    "dsvi": inducing.DSVI(initial_scale=0.1),
+    "coupled": inducing.CoupledInducing(initial_scale=0.1),
+    "coupled, closed-form KL": inducing.CoupledInducing(0.1, "closed_form"),
+    "prior": "prior",
+    **{name: name for name in ("dsvi->global", "local->global", "coupled->global", "global->dsvi", "global->local")},
+}
+kernels = inducing.kernels
+KERNELS = {
+    "matern12": "matern12",
+    "matern32": "matern32",
+    "matern52": kernels.Matern52(ard=False),
+    "linear": kernels.Linear(),
+    "arc-cosine": kernels.ArcCosine(),
+    "sum": kernels.Linear() + kernels.SquaredExponential(),
+    "product": kernels.Linear() * kernels.Matern32(),
+}
+NETWORKS = {
+    **{f"{p} x {q}": mlp(POSTERIORS[p], PRIORS[q]) for p in POSTERIORS for q in PRIORS},
+    **{f"GP {name}": deep_gp(posterior) for name, posterior in GP_POSTERIORS.items()},
+    **{f"GP {name} kernel": deep_gp("global", kernel) for name, kernel in KERNELS.items()},
+    "a network under a GP": network_under_gp,
+}
+
+
+@pytest.fixture(params=NETWORKS)
 def network(request):
-    posterior, prior = request.param
-    return inducing.models.mlp(3, 2, [7, 4], posterior=POSTERIORS[posterior], prior=PRIORS[prior], num_inducing=5)
+    return NETWORKS[request.param]()
+
+
+def _layers(network):
+    return [layer for layer in network.layers if isinstance(layer, Layer)]
 
 
 @pytest.fixture
@@ -45,13 +97,13 @@ def x():
 def test_shapes(network, x):
     draw = network.draw(SAMPLES)
     assert network(x, SAMPLES).shape == draw(x).shape == (SAMPLES, ROWS, 2)
-    assert len(draw.layers) == len(network.layer_names) == 3
+    assert len(draw.layers) == len(network.layer_names)
     assert all(layer.kl.shape == layer.prior_kl.shape == (SAMPLES,) for layer in draw.layers)
     if network.num_inducing is None:
         assert draw.inducing is None
     else:
         assert draw.inducing.shape == (SAMPLES, 5, 2)
-        assert [layer.inducing.shape[-1] for layer in draw.layers] == [7, 4, 2]
+        assert [layer.inducing.shape[-1] for layer in draw.layers] == [layer.out_features for layer in _layers(network)]
 
 
 def test_every_parameter_gets_a_gradient(network, x):
@@ -102,7 +154,9 @@ def test_moving_dtype(network, x):
     assert draw(x.double()).dtype == torch.float64
     assert all(layer.kl.dtype == layer.prior_kl.dtype == torch.float64 for layer in draw.layers)
     frozen = network.sample_functions(2, 0)
-    torch.testing.assert_close(copy.deepcopy(frozen).float()(x), frozen(x.double()).float(), rtol=1e-4, atol=1e-4)
+    # a frozen process that is cut down to float32 by hand keeps what K^-1 leaves of its digits
+    close = 1e-4 if all(isinstance(layer.posterior, Weights) for layer in _layers(network)) else 2e-2
+    torch.testing.assert_close(copy.deepcopy(frozen).float()(x), frozen(x.double()).float(), rtol=close, atol=close)
 
 
 def test_mean_kl_is_not_negative(network):
