@@ -16,7 +16,15 @@ from inducing.nn import kernels, models
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.gp import GPLayer
 from inducing.nn.layers import Linear
-from inducing.nn.likelihoods import Categorical, Gaussian
+from inducing.nn.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from inducing.nn.network import Network, Residual
 from inducing.nn.posteriors import (
     DSVI,
@@ -34,6 +42,7 @@ from inducing.prediction.predictive import Predictive, predict
 __all__ = [
     "DSVI",
     "ELBO",
+    "Bernoulli",
     "Categorical",
     "CheckpointError",
     "CheckpointWarning",
@@ -47,15 +56,18 @@ __all__ = [
     "GPLayer",
     "Gaussian",
     "GlobalInducing",
+    "HeteroscedasticGaussian",
     "History",
     "JSONLog",
     "JitterWarning",
     "Linear",
     "LocalInducing",
     "NealPrior",
+    "NegativeBinomial",
     "Network",
     "NetworkDraw",
     "OptimalInducing",
+    "Poisson",
     "Predictive",
     "PriorOnly",
     "Recipe",
@@ -65,6 +77,7 @@ __all__ = [
     "ScalePrior",
     "StandardPrior",
     "Standardiser",
+    "StudentT",
     "TensorBoard",
     "choose_inducing_points",
     "data",

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 import inducing
@@ -135,6 +136,97 @@ def test_classes():
         predictive.quantile(0.5)
     with pytest.raises(TypeError, match="no other scale"):
         predictive.unstandardise(0.0, 2.0)
+
+
+@pytest.mark.parametrize("q", [0.001, 0.3, 0.5, 0.95])
+@pytest.mark.parametrize("concentration", [None, 2.0])
+def test_quantiles_of_counts_are_the_smallest_integers_that_reach_the_level(q, concentration):
+    outputs, counts = 1 + torch.randn(23, 5, 2), np.arange(1000.0)
+    mean = outputs.double().exp().numpy()[..., None]
+    if concentration is None:
+        likelihood, law = inducing.Poisson(), stats.poisson(mean)
+    else:
+        likelihood = inducing.NegativeBinomial(concentration)
+        r = likelihood.concentration.item()
+        law = stats.nbinom(r, r / (r + mean))
+    found = Predictive(outputs, likelihood).quantile([q, 0.9])
+    assert found.dtype == torch.float32
+    np.testing.assert_array_equal(found[0].numpy(), (law.cdf(counts).mean(0) >= q).argmax(-1))
+    assert found.shape == (2, 5, 2)
+
+
+def test_counts():
+    outputs, y = torch.randn(50, 6, 2), torch.arange(12).reshape(6, 2) % 4
+    predictive = Predictive(outputs, inducing.Poisson())
+    law = stats.poisson(outputs.double().exp().numpy())
+    torch.testing.assert_close(predictive.mean, outputs.exp().mean(0))
+    # V[y] = E[rate] + V[rate]
+    torch.testing.assert_close(predictive.variance, outputs.exp().mean(0) + outputs.exp().var(0, correction=0))
+    expected = np.log(law.pmf(y.numpy()).prod(-1).mean(0))
+    for kind in (y, y.float(), y.int()):
+        np.testing.assert_allclose(predictive.log_prob(kind).numpy(), expected, rtol=1e-4)
+    assert predictive.samples.shape == (50, 6, 2)
+    assert torch.equal(predictive.samples, predictive.samples.floor())
+
+
+def test_yes_and_no():
+    outputs, y = torch.randn(50, 6, 2), torch.arange(12).reshape(6, 2) % 2 == 0
+    predictive = Predictive(outputs, inducing.Bernoulli())
+    torch.testing.assert_close(predictive.mean, torch.sigmoid(outputs).mean(0))
+    torch.testing.assert_close(predictive.variance, predictive.mean * (1 - predictive.mean))
+    of_each = torch.where(y, torch.sigmoid(outputs), torch.sigmoid(-outputs))
+    torch.testing.assert_close(predictive.log_prob(y), of_each.prod(-1).mean(0).log())
+    torch.testing.assert_close(predictive.quantile(0.4), (predictive.mean > 0.6).float())
+
+
+@pytest.mark.parametrize("make", [inducing.Bernoulli, inducing.Poisson, inducing.NegativeBinomial])
+def test_integers_have_no_other_scale(make):
+    with pytest.raises(TypeError, match=f"targets of a {make.__name__} likelihood have no other scale"):
+        Predictive(torch.zeros(5, 3, 1), make()).unstandardise(0.0, 2.0)
+
+
+def heteroscedastic():
+    """The same mixture by torch.distributions, for two targets, on a scale of its own for each."""
+    outputs, location, scale = (
+        torch.randn(50, 6, 4).double(),
+        torch.tensor([1.0, -2.0]).double(),
+        torch.tensor([3.0, 0.5]).double(),
+    )
+    likelihood = inducing.HeteroscedasticGaussian(0.2, learn_variance=False).double()
+    std = (likelihood.base_variance * outputs[..., 2:].exp()).sqrt()
+    normal = Normal(location + scale * outputs[..., :2], scale * std)
+    moved = Normal(normal.loc.permute(1, 2, 0), normal.scale.permute(1, 2, 0))
+    mixture = MixtureSameFamily(Categorical(torch.ones(6, 2, 50).double()), moved, validate_args=False)
+    return Predictive(outputs, likelihood).unstandardise(location, scale), normal, mixture
+
+
+def test_noise_that_depends_on_the_inputs():
+    predictive, normal, mixture = heteroscedastic()
+    torch.testing.assert_close(predictive.mean, mixture.mean)
+    torch.testing.assert_close(predictive.variance, mixture.variance)
+    torch.testing.assert_close(predictive.epistemic, normal.mean.var(0, correction=0))
+    torch.testing.assert_close(predictive.aleatoric, normal.variance.mean(0))
+    expected = normal.log_prob(Y).sum(-1).logsumexp(0) - math.log(50)
+    torch.testing.assert_close(predictive.log_prob(Y), expected)
+    levels = predictive.quantile([0.05, 0.8])
+    assert levels.shape == (2, 6, 2)
+    torch.testing.assert_close(mixture.cdf(levels[1]), torch.full((6, 2), 0.8, dtype=torch.float64))
+    assert predictive.samples.shape == (50, 6, 2)
+    with pytest.raises(ValueError, match=r"or \(2,\) of them, and scale positive"):
+        predictive.unstandardise(0.0, [1.0, 1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"y must have shape \(B, 2\), as 4 outputs are 2 means and 2 log noise"):
+        predictive.log_prob(torch.zeros(6, 4).double())
+
+
+@pytest.mark.parametrize("q", [1e-9, 0.05, 0.5, 0.999])
+def test_heavy_tails(q):
+    likelihood = inducing.StudentT([0.3, 0.5], 3.0).double().requires_grad_(False)
+    predictive = Predictive(OUTPUTS, likelihood).unstandardise(1.0, 2.0)
+    freedom = likelihood.degrees_of_freedom.item()
+    law = stats.t(freedom, 1 + 2 * OUTPUTS.numpy(), 2 * likelihood.scale.numpy())
+    np.testing.assert_allclose(law.cdf(predictive.quantile(q).numpy()).mean(0), q, rtol=1e-7)
+    np.testing.assert_allclose(predictive.log_prob(Y).numpy(), np.log(law.pdf(Y.numpy()).prod(-1).mean(0)))
+    np.testing.assert_allclose(predictive.aleatoric.numpy(), law.var().mean(0))
 
 
 def test_predictions_do_not_depend_on_batches_and_seeds_decide():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
 from inducing.linalg.noise import seeded
-from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
 
 
@@ -35,7 +35,7 @@ class Predictive:
         seed: Seed of `samples`.
     """
 
-    outputs: Float[Tensor, "S B *O"]
+    outputs: Float[Tensor, "S B *outputs"]
     likelihood: Likelihood
     location: Tensor | float = 0.0
     scale: Tensor | float = 1.0
@@ -73,20 +73,24 @@ class Predictive:
         return self.location + self.scale * drawn if drawn.is_floating_point() else drawn
 
     def log_prob(self, y: Tensor) -> Float[Tensor, " B"]:
-        """log p(y | x) of each row: the log-sum-exp over draws, as a density on the original scale of the targets."""
+        """log p(y | x) of each row: the log-sum-exp over draws, as a density on the original scale of the targets.
+
+        For classes and counts it is the logarithm of a probability.
+        """
         y = self.check_targets(y)
         standardised = (y - self.location) / self.scale if y.is_floating_point() else y
         components = self.likelihood.log_prob(self.outputs, standardised)
         mixture = components.logsumexp(0) - math.log(len(components))
         # p(location + scale z) = p(z) / scale, for each output
         scale = torch.as_tensor(self.scale, dtype=self.outputs.dtype, device=self.outputs.device)
-        return mixture - scale.log().expand(self.outputs.shape[2:]).sum()
+        return mixture - scale.log().expand(self._target_shape).sum()
 
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
         """Quantiles of the mixture for each output: (B, ...) for a number, (Q, B, ...) for several.
 
         A quantile of a mixture lies between the smallest and the largest of its components' quantiles. Bisection on the
-        logarithm of the nearer tail finds it, in float64, so that far tails keep their digits.
+        logarithm of the nearer tail finds it, in float64, so that far tails keep their digits. For counts, and for 0 and 1,
+        it is the smallest integer k with P(Y <= k) >= q.
         """
         levels = torch.as_tensor(q, dtype=torch.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
@@ -96,6 +100,8 @@ class Predictive:
         return found if levels.ndim else found[0]
 
     def _quantile(self, level: float) -> Tensor:
+        if self.likelihood.support == "integers":
+            return integer_quantile(self.likelihood, self.outputs, level)
         outputs = self.outputs.double()
         of_components = self.likelihood.icdf(outputs, level)
         low, high = of_components.amin(0), of_components.amax(0)
@@ -123,15 +129,20 @@ class Predictive:
 
         Both are numbers, or arrays or tensors with one number for each output.
         """
-        if not isinstance(self.likelihood, Gaussian):
+        if self.likelihood.support != "real":
             raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
         mean, std = (
             torch.as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale)
         )
-        outputs = tuple(self.outputs.shape[2:])
-        if not (mean.shape in ((), (1,), outputs) and std.shape in ((), (1,), outputs) and (std > 0).all()):
-            raise ValueError(f"location and scale must be numbers, or {outputs} of them, and scale positive")
+        targets = self._target_shape
+        if not (mean.shape in ((), (1,), targets) and std.shape in ((), (1,), targets) and (std > 0).all()):
+            raise ValueError(f"location and scale must be numbers, or {targets} of them, and scale positive")
         return replace(self, location=mean + std * self.location, scale=std * self.scale)
+
+    @property
+    def _target_shape(self) -> tuple[int, ...]:
+        """Shape of one row of predictions; that of the outputs, unless some of them say something else than the mean."""
+        return tuple(self.likelihood.mean(self.outputs).shape[2:])
 
 
 def predict(

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Categorical, Normal
+from torch.distributions import Normal
 
 import inducing
 
@@ -72,36 +72,3 @@ def test_gaussian_refuses_bad_targets(y, error, message):
 def test_gaussian_refuses_another_number_of_outputs():
     with pytest.raises(ValueError, match="3 noise variances but y has 2 outputs"):
         inducing.Gaussian([1.0, 1.0, 1.0]).check_targets(torch.zeros(7, 2), (2,))
-
-
-def test_categorical_is_that_of_torch_distributions():
-    likelihood, labels = inducing.Categorical(), torch.arange(7) % 3
-    expected = Categorical(logits=OUTPUTS)
-    torch.testing.assert_close(likelihood.log_prob(OUTPUTS, labels), expected.log_prob(labels))
-    torch.testing.assert_close(likelihood.mean(OUTPUTS), expected.probs)
-    torch.testing.assert_close(likelihood.variance(OUTPUTS), expected.probs * (1 - expected.probs))
-    sample = likelihood.sample(OUTPUTS[:1, :1].expand(100, 100, 3), torch.Generator().manual_seed(0))
-    share = (sample == 1).float().mean()
-    probability = expected.probs[0, 0, 1]
-    assert abs((share - probability) / (probability * (1 - probability) / 10_000).sqrt()) < 4
-
-
-@pytest.mark.parametrize(
-    ("y", "error", "message"),
-    [
-        (torch.tensor([0, 3]), ValueError, r"labels from 0 to 3, but the network has 3 outputs: labels must be 0\.\.2"),
-        (torch.tensor([-1, 0]), ValueError, "labels from -1 to 0"),
-        (torch.tensor([0.0, 1.0]), TypeError, r"integer class labels, got torch\.float32; use y\.long\(\)"),
-        (torch.tensor([[0], [1]]), ValueError, r"use y\[:, 0\]"),
-        (torch.eye(3).long(), ValueError, r"argmax"),
-    ],
-)
-def test_categorical_refuses_bad_targets(y, error, message):
-    with pytest.raises(error, match=message):
-        inducing.Categorical().check_targets(y, (3,))
-
-
-@pytest.mark.parametrize("method", ["log_cdf", "log_survival", "icdf"])
-def test_classes_have_no_quantiles(method):
-    with pytest.raises(TypeError, match="classes have no order"):
-        getattr(inducing.Categorical(), method)(OUTPUTS, 0.5)

@@ -1,0 +1,28 @@
+"""Likelihoods p(y | f) of the targets given the outputs of a network.
+
+All of them define the same methods in the same order. Outputs f are (S, B, ...) and targets (B, ...); what is summed
+over are the outputs of one row, so `log_prob` is (S, B).
+"""
+
+from inducing.nn.likelihoods.base import Likelihood
+from inducing.nn.likelihoods.classes import Bernoulli, Categorical
+from inducing.nn.likelihoods.counts import NegativeBinomial, Poisson
+from inducing.nn.likelihoods.gaussian import Gaussian
+from inducing.nn.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from inducing.nn.likelihoods.integers import integer_quantile
+from inducing.nn.likelihoods.parameters import FIRST_VARIANCE, LOG_VARIANCE_SCALE
+from inducing.nn.likelihoods.robust import StudentT
+
+__all__ = [
+    "FIRST_VARIANCE",
+    "LOG_VARIANCE_SCALE",
+    "Bernoulli",
+    "Categorical",
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "NegativeBinomial",
+    "Poisson",
+    "StudentT",
+    "integer_quantile",
+]

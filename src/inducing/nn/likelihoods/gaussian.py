@@ -1,0 +1,91 @@
+"""Gaussian noise with one variance everywhere: the usual likelihood of regression."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from inducing.linalg.noise import standard_normal
+from inducing.nn.likelihoods.base import Likelihood, Support
+from inducing.nn.likelihoods.parameters import (
+    FIRST_VARIANCE,
+    LOG_VARIANCE_SCALE,
+    Positive,
+    check_number,
+    register_log,
+)
+from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+
+
+class Gaussian(Likelihood):
+    """y = f + noise, noise ~ N(0, variance).
+
+    Arguments:
+        variance: First value of the noise variance; one number for all outputs, or one for each.
+        learn_variance: Whether it is learned.
+
+    Example:
+        >>> import inducing
+        >>> likelihood = inducing.Gaussian(variance=0.1, learn_variance=False)
+    """
+
+    support: ClassVar[Support] = "real"
+    scaled_log_variance: Tensor
+
+    def __init__(self, variance: Positive = FIRST_VARIANCE, learn_variance: bool = True) -> None:
+        super().__init__()
+        register_log(self, "scaled_log_variance", "variance", variance, learn_variance, limited=False)
+
+    @property
+    def noise_variance(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
+        """The noise variance, a scalar or one for each output."""
+        return self._log_variance().exp()
+
+    def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
+        y = check_shape(y, output_shape)
+        check_number(self.scaled_log_variance, "noise variances", y)
+        return check_real(y)
+
+    def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
+        check_like(y, outputs.shape)
+        # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
+        log_variance = self._log_variance()
+        density = (y - outputs).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
+        return -0.5 * density.flatten(2).sum(-1)
+
+    def expected_log_prob(
+        self, mean: Float[Tensor, "S B *O"], variance: Float[Tensor, "..."], y: Float[Tensor, "B *O"]
+    ) -> Float[Tensor, "S B"]:
+        # E log N(y; f, v) = log N(y; mean, v) - variance / 2v
+        lost = variance.expand(mean.shape) * (-self._log_variance()).exp() / 2
+        return self.log_prob(mean, y) - lost.flatten(2).sum(-1)
+
+    def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
+        return outputs
+
+    def variance(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
+        return self.noise_variance.expand(outputs.shape)
+
+    def sample(self, outputs: Float[Tensor, "S B *O"], generator: Generator | None = None) -> Float[Tensor, "S B *O"]:
+        noise = standard_normal(tuple(outputs.shape), outputs, generator)
+        return outputs + self.noise_variance.sqrt() * noise
+
+    def log_cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        return torch.special.log_ndtr((y - outputs) / self.noise_variance.sqrt())
+
+    def log_survival(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        return torch.special.log_ndtr((outputs - y) / self.noise_variance.sqrt())
+
+    def icdf(self, outputs: Float[Tensor, "S B *O"], probability: float) -> Float[Tensor, "S B *O"]:
+        level = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64)).item()
+        return outputs + level * self.noise_variance.sqrt()
+
+    def extra_repr(self) -> str:
+        return f"variance={self.noise_variance.tolist()}, learn_variance={self.scaled_log_variance.requires_grad}"
+
+    def _log_variance(self) -> Tensor:
+        return LOG_VARIANCE_SCALE * self.scaled_log_variance

@@ -1,0 +1,126 @@
+"""Gaussian noise whose variance depends on the inputs: the network has a second output for each target."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from inducing.linalg.noise import standard_normal
+from inducing.nn.likelihoods.base import Likelihood, Support
+from inducing.nn.likelihoods.parameters import (
+    FIRST_VARIANCE,
+    LOG_VARIANCE_SCALE,
+    Positive,
+    check_number,
+    register_log,
+)
+from inducing.nn.likelihoods.special import soft_limit
+from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+
+
+class HeteroscedasticGaussian(Likelihood):
+    """y = f + noise, noise ~ N(0, variance * exp(g)), for outputs [f | g]: the first half means, the second half noise.
+
+    The network has twice as many outputs as there are targets. A last layer is about unit scale, so the noise variance is
+    within a few powers of e of ``variance``, which is learned too. Its logarithm goes through `soft_limit`: beyond
+    exp(+-20) the noise variance, or its inverse, grows linearly with g.
+
+    Arguments:
+        variance: First value of the noise variance where g = 0; one number for all targets, or one for each.
+        learn_variance: Whether it is learned.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.mlp(3, 2, num_inducing=10)
+        >>> prediction = inducing.predict(network, inducing.HeteroscedasticGaussian(), torch.randn(5, 3))
+        >>> prediction.mean.shape
+        torch.Size([5, 1])
+    """
+
+    support: ClassVar[Support] = "real"
+    scaled_log_variance: Tensor
+
+    def __init__(self, variance: Positive = FIRST_VARIANCE, learn_variance: bool = True) -> None:
+        super().__init__()
+        register_log(self, "scaled_log_variance", "variance", variance, learn_variance)
+
+    @property
+    def base_variance(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
+        """The noise variance where g = 0, a scalar or one for each target."""
+        return self._log_variance().exp()
+
+    def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
+        shape = _target_shape(output_shape)
+        number = math.prod(shape)
+        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} log noise variances")
+        check_number(self.scaled_log_variance, "noise variances", y)
+        return check_real(y)
+
+    def log_prob(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
+        mean, log_variance = self._split(outputs)
+        check_like(y, mean.shape)
+        # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
+        density = (y - mean).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
+        return -0.5 * density.flatten(2).sum(-1)
+
+    def expected_log_prob(
+        self, mean: Float[Tensor, "S B *outputs"], variance: Float[Tensor, "..."], y: Float[Tensor, "B *O"]
+    ) -> Float[Tensor, "S B"]:
+        mean_f, mean_g = mean.chunk(2, -1)
+        variance_f, variance_g = variance.expand(mean.shape).chunk(2, -1)
+        check_like(y, mean_f.shape)
+        # v = variance exp(g):  E (y - f)^2 = (y - m_f)^2 + v_f,  E 1/v = exp(-m_g + v_g / 2) / variance
+        square = (y - mean_f).square() + variance_f
+        log_variance = self._log_variance() + mean_g
+        density = square * soft_limit(variance_g / 2 - log_variance).exp() + soft_limit(log_variance)
+        return -0.5 * (density + math.log(2 * math.pi)).flatten(2).sum(-1)
+
+    def mean(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
+        return self._split(outputs)[0]
+
+    def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
+        return self._split(outputs)[1].exp()
+
+    def sample(
+        self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
+    ) -> Float[Tensor, "S B *O"]:
+        mean, log_variance = self._split(outputs)
+        return mean + (log_variance / 2).exp() * standard_normal(tuple(mean.shape), mean, generator)
+
+    def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_variance = self._split(outputs)
+        return torch.special.log_ndtr((y - mean) * (-log_variance / 2).exp())
+
+    def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_variance = self._split(outputs)
+        return torch.special.log_ndtr((mean - y) * (-log_variance / 2).exp())
+
+    def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
+        mean, log_variance = self._split(outputs)
+        level = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64)).item()
+        return mean + level * (log_variance / 2).exp()
+
+    def extra_repr(self) -> str:
+        return f"variance={self.base_variance.tolist()}, learn_variance={self.scaled_log_variance.requires_grad}"
+
+    def _log_variance(self) -> Tensor:
+        return LOG_VARIANCE_SCALE * self.scaled_log_variance
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The means and the logarithms of the noise variances."""
+        _target_shape(tuple(outputs.shape[2:]))
+        mean, deviation = outputs.chunk(2, -1)
+        return mean, soft_limit(self._log_variance() + deviation)
+
+
+def _target_shape(output_shape: tuple[int, ...]) -> tuple[int, ...]:
+    if not output_shape or output_shape[-1] % 2:
+        raise ValueError(
+            "HeteroscedasticGaussian needs two outputs for each target, a mean and a log noise variance, but the network "
+            f"has outputs of shape {output_shape}; give it 2 * targets outputs, e.g. inducing.models.mlp(inputs, 2)"
+        )
+    return (*output_shape[:-1], output_shape[-1] // 2)

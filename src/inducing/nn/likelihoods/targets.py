@@ -1,0 +1,47 @@
+"""What likelihoods ask of targets, and the messages when it is not so."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from inducing.checks import check_finite, check_tensor
+
+
+def check_shape(y: object, shape: tuple[int, ...], reason: str = "") -> Tensor:
+    """Ask for a tensor (B, *shape), with a reason where it is not obvious."""
+    y = check_tensor("y", y)
+    if tuple(y.shape[1:]) != shape or y.ndim == 0:
+        expected = ", ".join(["B", *map(str, shape)])
+        hint = "; use y[:, None]" if y.ndim == 1 and shape == (1,) else ""
+        raise ValueError(f"y must have shape ({expected}){reason}, got {tuple(y.shape)}{hint}")
+    return y
+
+
+def check_like(y: Tensor, shape: torch.Size) -> None:
+    """Refuse targets that would only broadcast against (S, *shape)."""
+    if y.shape != shape[1:]:
+        raise ValueError(f"y must have shape {tuple(shape[1:])} like the outputs, got {tuple(y.shape)}")
+
+
+def check_real(y: Tensor) -> Tensor:
+    """Ask for finite floating point numbers."""
+    if not y.is_floating_point():
+        raise TypeError(f"y must be floating point, got {y.dtype}; use y.float(), or Categorical() for labels")
+    check_finite("y", y)
+    return y
+
+
+def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor:
+    """Ask for whole numbers from 0 to ``most``, of any dtype. Inside a compiled graph the values are not looked at."""
+    if y.is_complex():
+        raise TypeError(f"y must hold {wanted}, got {y.dtype}")
+    check_finite("y", y)
+    if not torch.compiler.is_compiling() and y.dtype != torch.bool:
+        bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
+        if most is not None:
+            bad = bad | (y > most)
+        if bad.any():
+            row = int(bad.nonzero()[0, 0])
+            raise ValueError(f"y must hold {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")
+    return y

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import inducing
+
+GENERATOR = torch.Generator().manual_seed(0)
+OUTPUTS = torch.randn(5, 7, 4, generator=GENERATOR).double()
+Y = torch.randn(7, 2, generator=GENERATOR).double()
+
+
+def test_it_is_a_gaussian_with_its_own_variance():
+    likelihood = inducing.HeteroscedasticGaussian([0.1, 0.5]).double()
+    std = (likelihood.base_variance * OUTPUTS[..., 2:].exp()).sqrt()
+    normal = Normal(OUTPUTS[..., :2], std)
+    torch.testing.assert_close(likelihood.log_prob(OUTPUTS, Y), normal.log_prob(Y).sum(-1))
+    torch.testing.assert_close(likelihood.mean(OUTPUTS), normal.mean)
+    torch.testing.assert_close(likelihood.variance(OUTPUTS), normal.variance)
+    torch.testing.assert_close(likelihood.log_cdf(OUTPUTS, Y).exp(), normal.cdf(Y))
+    torch.testing.assert_close(likelihood.log_survival(OUTPUTS, Y).exp(), 1 - normal.cdf(Y))
+    torch.testing.assert_close(likelihood.icdf(OUTPUTS, 0.9), normal.icdf(torch.tensor(0.9, dtype=torch.float64)))
+
+
+def test_it_starts_as_the_gaussian_does():
+    zeros, y = torch.zeros(5, 7, 2), torch.randn(7, 1)
+    likelihood = inducing.HeteroscedasticGaussian()
+    assert likelihood.base_variance.item() == pytest.approx(math.exp(-3))
+    torch.testing.assert_close(likelihood.log_prob(zeros, y), inducing.Gaussian().log_prob(zeros[..., :1], y))
+
+
+@pytest.mark.parametrize(
+    ("y", "shape", "error", "message"),
+    [
+        (
+            torch.zeros(7, 2),
+            (2,),
+            ValueError,
+            r"\(B, 1\), as 2 outputs are 1 means and 1 log noise variances, got \(7, 2\)",
+        ),
+        (torch.zeros(7), (2,), ValueError, r"got \(7,\); use y\[:, None\]"),
+        (
+            torch.zeros(7, 1),
+            (1,),
+            ValueError,
+            r"two outputs for each target.*of shape \(1,\); give it 2 \* targets",
+        ),
+        (torch.zeros(7, 1), (), ValueError, "two outputs for each target"),
+        (torch.zeros(7, 1).long(), (2,), TypeError, "y must be floating point"),
+        (torch.zeros(7, 3), (6,), ValueError, "2 noise variances but y has 3 outputs"),
+    ],
+)
+def test_bad_targets_are_refused(y, shape, error, message):
+    variance = [0.1, 0.1] if shape == (6,) else 0.1
+    with pytest.raises(error, match=message):
+        inducing.HeteroscedasticGaussian(variance).check_targets(y, shape)
+
+
+def test_bad_variances_are_refused():
+    with pytest.raises(ValueError, match="variance must be a positive number"):
+        inducing.HeteroscedasticGaussian(0.0)
+    with pytest.raises(
+        ValueError, match=r"variance must lie between 2e-09 and 5e\+08, got 1e-12; are the targets standard"
+    ):
+        inducing.HeteroscedasticGaussian(1e-12)
+
+
+def test_nothing_broadcasts():
+    with pytest.raises(ValueError, match=r"y must have shape \(7, 2\) like the outputs, got \(7, 1\)"):
+        inducing.HeteroscedasticGaussian().log_prob(OUTPUTS, Y[:, :1])
