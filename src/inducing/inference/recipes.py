@@ -89,8 +89,8 @@ class Recipe:
 
 
 FAST = Recipe(
-    num_steps=5000,
-    learning_rate=1e-2,
+    num_steps=2500,
+    learning_rate=3e-2,
     num_samples=10,
     early_samples=4,
     early_fraction=0.6,
