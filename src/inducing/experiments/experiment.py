@@ -31,6 +31,7 @@ class Experiment:
             of the grid.
         run: Does one run, with a folder for its checkpoints and whether to show progress; returns its metrics.
         report: Prints the table and writes the figure to a path, from the finished runs.
+        exists: Whether a point of the grid is a run at all: not all sets have as many splits.
     """
 
     name: str
@@ -40,15 +41,15 @@ class Experiment:
     run: Callable[[Any, Path | None, bool], Metrics]
     report: Callable[[list[dict[str, Any]], Path, Console], None]
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    exists: Callable[[Any], bool] = lambda config: True
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
         changes = self._changes(preset)
         grid = {key: changes.get(key, values) for key, values in self.grid.items()}
         fixed = {key: value for key, value in changes.items() if key not in self.grid}
-        return [
-            self.config(**fixed, **dict(zip(grid, values, strict=True))) for values in itertools.product(*grid.values())
-        ]
+        points = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+        return [config for point in points if self.exists(config := self.config(**fixed, **point))]
 
     def deviations(self, preset: str) -> list[str]:
         """What a preset does otherwise than the paper, in words."""

@@ -5,5 +5,6 @@ from __future__ import annotations
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.linear import LINEAR
 from inducing.experiments.toy import COMPOSITIONAL, NUM_INDUCING, TOY
+from inducing.experiments.uci import UCI_DGP
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOY, NUM_INDUCING, COMPOSITIONAL, LINEAR)}
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOY, NUM_INDUCING, COMPOSITIONAL, LINEAR, UCI_DGP)}

@@ -103,6 +103,7 @@ PAPER: dict[str, Recipe] = {
     "toy": Recipe(num_steps=5000, learning_rate=1e-2, schedule="constant", num_samples=10),
     "linear": Recipe(num_steps=40_000, learning_rate=1e-2, schedule="constant", num_samples=1),
     "uci": Recipe(num_steps=10_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=10_000),
+    "dgp": Recipe(num_steps=20_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=10_000),
     "uci-factorised": Recipe(num_steps=25_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=100),
 }
 
