@@ -93,7 +93,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         "rmse": rmse(predictive, data.y_test),
         "kl": [float(layer) / terms.num_data for layer in terms.kl.mean(1)],
         "noise_variance": likelihood.noise_variance.item(),
-        "max_jitter": max(record.jitter for record in history),
+        "max_jitter": max(history[step].jitter for step in range(len(history))),
     }
 
 
@@ -126,7 +126,7 @@ def theirs(key: tuple[str, int, str], measure: str) -> Cell | None:
     """The published figure, over 20 splits (5 for protein)."""
     dataset, depth, posterior = key
     table = published()["uci_dgp"].get(dataset, {}).get(str(depth), {}).get(posterior)
-    return None if table is None else Cell(*table[measure], 5 if dataset == "protein" else 20)
+    return None if table is None else Cell(table[measure][0], table[measure][1], 5 if dataset == "protein" else 20)
 
 
 def verdict(ours: Cell, paper: Cell, higher_is_better: bool = True) -> str:
@@ -164,8 +164,8 @@ def markdown(results: list[dict[str, Any]]) -> str:
         "",
         f"Made by `inducing reproduce uci-dgp`. Gradient steps for each fit: {', '.join(map(str, steps))};",
         "the paper's are 20,000. ELBO in nats per data point on the standardised data, test log-likelihood and RMSE on the",
-        "original scale; means over splits with standard errors. The paper's are over 20 splits. `near` is within two combined standard errors or",
-        f"{TOLERANCE} nats of the paper. `coupled` is not in the paper.",
+        "original scale; means over splits with standard errors. The paper's are over 20 splits. `near` is within two",
+        f"combined standard errors or {TOLERANCE} nats of the paper. `coupled` is not in the paper.",
         "",
         "| " + " | ".join(headings) + " |",
         "|" + " --- |" * len(headings),
