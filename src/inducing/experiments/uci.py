@@ -71,7 +71,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
             config.depth,
             kernel=config.kernel,
             posterior=config.posterior,
-            **(points if at_data else {"num_inducing": config.num_inducing}),  # type: ignore[arg-type]
+            **(points if at_data else {"num_inducing": config.num_inducing}),
         )
     history = fit(
         network,
@@ -93,7 +93,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         "rmse": rmse(predictive, data.y_test),
         "kl": [float(layer) / terms.num_data for layer in terms.kl.mean(1)],
         "noise_variance": likelihood.noise_variance.item(),
-        "max_jitter": max(history[step].jitter for step in range(len(history))),
+        "max_jitter": max(record.jitter for record in history.records),
     }
 
 
