@@ -37,7 +37,7 @@ def as_priors(root, mean, sample):
 def test_the_kl_of_the_regression_is_log_q_minus_log_p(prior, precision, closed_form):
     root, mean = prior
     module = randomise(RegressedValues(torch.zeros(ROWS, OUTPUTS), None, precision, 0.0, closed_form))
-    whitened, kl = module(root, mean, SAMPLES)
+    whitened, kl, *_ = module(root, mean, SAMPLES)
     for sample in range(SAMPLES):
         u = mean[sample] + root[sample] @ whitened[sample]
         expected = 0.0
@@ -52,7 +52,7 @@ def test_samples_of_the_regression_have_its_moments(prior):
     root, mean = prior
     count = 20_000
     module = randomise(RegressedValues(torch.zeros(ROWS, OUTPUTS), None, "full_per_output", 0.0, False))
-    whitened, _ = module(root[:1], mean[:1], count, torch.Generator().manual_seed(0))
+    whitened, *_ = module(root[:1], mean[:1], count, torch.Generator().manual_seed(0))
     u = (mean[:1] + root[:1] @ whitened).detach()
     for output, before in enumerate(as_priors(root, mean, 0)):
         lambdas = oracle.precision_of(module.precision_root(), output)
@@ -66,7 +66,7 @@ def test_the_kl_of_coupled_values(prior, closed_form):
     reference = torch.linalg.cholesky(torch.eye(ROWS) + 0.5)
     module = randomise(CoupledValues(torch.randn(ROWS, OUTPUTS), reference, 1.0))
     module.use_closed_form = closed_form
-    whitened, kl = module(root, mean, SAMPLES)
+    whitened, kl, *_ = module(root, mean, SAMPLES)
     for sample in range(SAMPLES):
         u = mean[sample] + root[sample] @ whitened[sample]
         expected = 0.0
@@ -93,7 +93,7 @@ def test_coupled_values_do_not_depend_on_the_layer_below(prior):
     module = randomise(CoupledValues(torch.zeros(ROWS, OUTPUTS), torch.eye(ROWS), 1.0))
     values = []
     for sample in (0, 1):
-        whitened, _ = module(root[[sample]], mean[[sample]], 3, torch.Generator().manual_seed(0))
+        whitened, *_ = module(root[[sample]], mean[[sample]], 3, torch.Generator().manual_seed(0))
         values.append(mean[sample] + root[sample] @ whitened)
     torch.testing.assert_close(values[0], values[1])
 
@@ -105,14 +105,14 @@ def test_dsvi_is_whitened_with_its_kl_in_closed_form(prior):
     laws = [MultivariateNormal(mean[:, o], covariance_matrix=root[o] @ root[o].mT) for o in range(OUTPUTS)]
     expected = sum(kl_divergence(law, standard) for law in laws)
     torch.testing.assert_close(module.closed_form_kl(), expected, rtol=1e-8, atol=1e-8)
-    whitened, kl = module(*prior, 20_000, torch.Generator().manual_seed(0))
+    whitened, kl, *_ = module(*prior, 20_000, torch.Generator().manual_seed(0))
     torch.testing.assert_close(kl, expected.expand(20_000))
     for output, law in enumerate(laws):
         check_moments(whitened[:, :, output].detach(), law.mean.detach(), law.covariance_matrix.detach())
 
 
 def test_the_prior_costs_nothing(prior):
-    whitened, kl = PriorValues()(*prior, SAMPLES)
+    whitened, kl, *_ = PriorValues()(*prior, SAMPLES)
     assert whitened.shape == (SAMPLES, ROWS, OUTPUTS)
     assert torch.equal(kl, torch.zeros(SAMPLES, dtype=torch.float64))
 

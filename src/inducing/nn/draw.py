@@ -11,7 +11,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,9 @@ class Function(ABC):
     Subclasses are frozen dataclasses whose fields are tensors, plain modules, other functions, tuples of those, or
     anything that need not move between devices.
     """
+
+    # whether the function works in float64, whatever the dtype of its inputs
+    keeps_float64: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -47,6 +50,14 @@ class Function(ABC):
         """Walk over the tensors and modules, with their names."""
         for field in dataclasses.fields(self):
             yield from _leaves(field.name, getattr(self, field.name))
+
+    def float64_names(self) -> Iterator[str]:
+        """Walk over the names of those tensors that stay in float64."""
+        if self.keeps_float64:
+            yield from (name for name, _ in self.leaves())
+        else:
+            for field in dataclasses.fields(self):
+                yield from _float64_names(field.name, getattr(self, field.name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +153,7 @@ class FunctionSamples(nn.Module):
                 self.register_buffer(name, leaf)
         # buffers are registered in the order in which map meets them
         self._names = tuple(self._buffers)
+        self._float64_names = tuple(function.float64_names())
         # carries the dtype of inputs, which Gaussian processes do not share, through .double() and the like
         self.register_buffer("_input_dtype", torch.empty(0, dtype=dtype), persistent=False)
 
@@ -149,6 +161,14 @@ class FunctionSamples(nn.Module):
     def dtype(self) -> torch.dtype:
         """The dtype that inputs must have."""
         return self.get_buffer("_input_dtype").dtype
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FunctionSamples:
+        wide = {name: self.get_buffer(name) for name in self._float64_names}
+        super()._apply(fn, recurse)
+        # a Gaussian process moves between devices, but .float() would cost it its digits
+        for name, tensor in wide.items():
+            self._buffers[name] = tensor.to(self.get_buffer(name).device)
+        return self
 
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
@@ -176,3 +196,11 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor | nn.Module]]:
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _leaves(f"{name}_{index}", item)
+
+
+def _float64_names(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Function):
+        yield from (f"{name}_{inner}" for inner in value.float64_names())
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _float64_names(f"{name}_{index}", item)

@@ -20,7 +20,7 @@ from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.posteriors import Posterior, PriorOnly, ValueSite, as_posterior
 from inducing.nn.processes import Identity, Process, Projection, Zero, draw_path
-from inducing.nn.values import InducingValues, WhitenedValues
+from inducing.nn.values import InducingValues
 
 MeanKind = Literal["zero", "identity"]
 
@@ -106,7 +106,7 @@ class GPLayer(Layer):
             root,
         )
         self.posterior = self.posterior_spec.build_values(site)
-        self.is_built = True
+        self.is_last, self.is_built = place.is_last, True
         return (self.out_features,)
 
     def mean_rows(self, rows: Tensor | None) -> Tensor | None:
@@ -121,34 +121,31 @@ class GPLayer(Layer):
         consistent: bool = False,
     ) -> Draw:
         self._check_built()
-        own, posterior = self.posterior.inducing_inputs, self.posterior
+        own = self.posterior.inducing_inputs
         source = inducing if own is None else own[None]
         assert source is not None
         kernel, mean, inputs = self.kernel(), self._mean_function(torch.float64), source.double()
         root, nugget = self._factorise(kernel, inputs)
-        spread = None
-        if isinstance(posterior, WhitenedValues) and inducing is None and not consistent:
-            # the values are integrated out: less noise, and a closed form where this is the last layer
-            whitened_mean, spread = posterior.moments()
-            whitened, kl = whitened_mean[None], posterior.closed_form_kl().expand(num_samples)
-        else:
-            whitened, kl = posterior(root, mean(inputs).expand(-1, -1, self.out_features), num_samples, generator)
-        if own is not None and inducing is not None:
+        # where no layer above regresses on the values, they are integrated out of the rows' marginals: less noise
+        integrate = not consistent and (self.is_last or inducing is None)
+        at_inputs = mean(inputs).expand(-1, inputs.shape[1], self.out_features)
+        whitened, kl, *moments = self.posterior(root, at_inputs, num_samples, generator, integrate)
+        if own is not None and inducing is not None and not self.is_last:
             # layers above regress on this one at the inducing points, so its values there are sampled too, and known:
             # the root of the joint covariance has R as its first block, and the new whitened values are N(0, I)
             inputs = torch.cat([part.double().expand(num_samples, -1, -1) for part in (own[None], inducing)], 1)
             root, nugget = self._factorise(kernel, inputs, nugget)
             extra = standard_normal((num_samples, inducing.shape[1], self.out_features), root, generator)
             whitened = torch.cat([whitened, extra], 1)
-        process = Process(
-            self.kernel_spec, kernel, mean, inputs, root, nugget, whitened, spread, num_samples, generator
-        )
+        known, spread = moments if integrate else (whitened, None)
+        process = Process(self.kernel_spec, kernel, mean, inputs, root, nugget, known, spread, num_samples, generator)
         function: Function = draw_path(process, self.num_features) if consistent else process
         outputs = None
-        if inducing is not None:
+        if inducing is not None and own is not None and self.is_last:
+            outputs = function(inducing)
+        elif inducing is not None:
             # u = m + R a
-            values = (mean(inputs) + root @ whitened)[:, -inducing.shape[1] :]
-            outputs = values.to(inducing.dtype)
+            outputs = (mean(inputs) + root @ whitened)[:, -inducing.shape[1] :].to(inducing.dtype)
         return Draw(function, outputs, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype))
 
     @property

@@ -10,6 +10,7 @@ The jitter stands on K and on k_ff alike, so it is a part of the model: a little
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -62,7 +63,7 @@ class Process(Function):
         root: R.
         nugget: The jitter on k_ff.
         whitened: a, or its mean where it is integrated out.
-        spread: The root of the covariance of a for each output, where it is integrated out.
+        spread: The root of the covariance of a, for each output or one for all, where it is integrated out.
         num_samples: S.
         generator: Source of the noise.
     """
@@ -74,7 +75,7 @@ class Process(Function):
     root: Float[Tensor, "#S M M"]
     nugget: Float[Tensor, "#S"]
     whitened: Float[Tensor, "#S M O"]
-    spread: Float[Tensor, "O M M"] | None
+    spread: Float[Tensor, "#S #O M M"] | None
     num_samples: int
     generator: Generator | None
 
@@ -122,6 +123,8 @@ class Path(Function):
         weights: w / sqrt(number of features).
     """
 
+    keeps_float64: ClassVar[bool] = True
+
     kernel: Kernel
     values: Values
     mean: Function
@@ -131,7 +134,7 @@ class Path(Function):
     weights: Float[Tensor, "S K O"]
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
-        rows = x.to(self.correction.dtype)
+        rows = x.double()
         prior = self.features(rows) @ self.weights
         update = self.kernel.matrix(self.values, rows, self.inducing_inputs) @ self.correction
         return (self.mean(rows) + prior + update).to(x.dtype)

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.linalg.cholesky import logdet, solve_lower
+from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import ScaledIdentity
-from inducing.linalg.regression import PseudoOutputs, regress
+from inducing.linalg.regression import PseudoOutputs, sample_primal
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,
@@ -30,10 +30,19 @@ from inducing.nn.pseudo import (
 
 
 class ValueSample(NamedTuple):
-    """Whitened values a, and log Q - log P of each sample of them (or its expectation over this layer, in closed form)."""
+    """What a posterior says about the whitened values a.
+
+    Arguments:
+        whitened: A sample of them.
+        kl: log Q - log P of each sample, or its expectation over this layer in closed form.
+        mean: E[a], where a is to be integrated out.
+        spread: The root of V[a], for each output or one for all, where a is to be integrated out.
+    """
 
     whitened: Float[Tensor, "S M O"]
     kl: Float[Tensor, " S"]
+    mean: Float[Tensor, "#S M O"] | None = None
+    spread: Float[Tensor, "#S #O M M"] | None = None
 
 
 class InducingValues(PosteriorModule, ABC):
@@ -52,8 +61,17 @@ class InducingValues(PosteriorModule, ABC):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
-        """Sample whitened values given the prior's root and mean at the inducing inputs, with their KL."""
+        """Sample whitened values given the prior's root and mean at the inducing inputs, with their KL.
+
+        Arguments:
+            root: R.
+            mean: m.
+            num_samples: S.
+            generator: Source of the noise.
+            integrate: Whether to give the moments of a as well.
+        """
 
 
 class RegressedValues(PseudoLikelihood, InducingValues):
@@ -65,10 +83,10 @@ class RegressedValues(PseudoLikelihood, InducingValues):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
-        return _regress(
-            root, mean, self.pseudo_outputs, self.precision_root(), num_samples, generator, self.use_closed_form
-        )
+        pseudo_outputs = PseudoOutputs(self.pseudo_outputs.double() - mean, self.precision_root().double())
+        return _regress(root, pseudo_outputs, num_samples, generator, integrate, self.use_closed_form)
 
 
 class OptimalValues(OptimalLikelihood, InducingValues):
@@ -80,8 +98,10 @@ class OptimalValues(OptimalLikelihood, InducingValues):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
-        return _regress(root, mean, self.targets, self.precision_root(), num_samples, generator, self.use_closed_form)
+        pseudo_outputs = PseudoOutputs(self.targets.double() - mean, self.precision_root().double())
+        return _regress(root, pseudo_outputs, num_samples, generator, integrate, self.use_closed_form)
 
 
 class PriorValues(InducingValues):
@@ -93,9 +113,15 @@ class PriorValues(InducingValues):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
-        whitened = standard_normal((num_samples, root.shape[-1], mean.shape[-1]), root, generator)
-        return ValueSample(whitened, root.new_zeros(num_samples))
+        rows, outputs = mean.shape[1:]
+        whitened = standard_normal((num_samples, rows, outputs), root, generator)
+        sample = ValueSample(whitened, root.new_zeros(num_samples))
+        if not integrate:
+            return sample
+        identity = torch.eye(rows, dtype=root.dtype, device=root.device)
+        return sample._replace(mean=root.new_zeros(1, rows, outputs), spread=identity[None, None])
 
 
 class WhitenedValues(InducingValues):
@@ -132,9 +158,12 @@ class WhitenedValues(InducingValues):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
-        whitened = _sample(*self.moments(), num_samples, generator)
-        return ValueSample(whitened, self.closed_form_kl().expand(num_samples))
+        centre, spread = self.moments()
+        noise = standard_normal((num_samples, *centre.shape), centre, generator)
+        sample = ValueSample(centre + _spread(spread, noise), self.closed_form_kl().expand(num_samples))
+        return sample._replace(mean=centre[None], spread=spread[None]) if integrate else sample
 
 
 class CoupledValues(InducingValues):
@@ -169,6 +198,7 @@ class CoupledValues(InducingValues):
         mean: Float[Tensor, "#S M O"],
         num_samples: int,
         generator: Generator | None = None,
+        integrate: bool = False,
     ) -> ValueSample:
         reference = self.reference_root.double()
         scale = (LOG_PRECISION_SCALE * self.scaled_log_scale.double()).exp()
@@ -177,42 +207,50 @@ class CoupledValues(InducingValues):
         noise = standard_normal((num_samples, *relative.shape), relative, generator)
         # a = R^-1 (u - m),   u = m_0 + R_0 (b + T z)
         centred = self.reference_mean.double() - mean
-        whitened = _solve(root, centred + reference @ (relative + _spread(spread, noise)))
+        centre = _solve(root, centred + reference @ relative)
+        whitened = centre + _solve(root, reference @ _spread(spread, noise))
         # log|K| / 2 - log|C| for each output, and the second moment of a against that of z
         volume = relative.shape[1] * logdet(root) / 2 - LOG_PRECISION_SCALE * self.scaled_log_scale.double().sum()
         volume = volume - relative.shape[1] * reference.diagonal().log().sum()
-        if self.use_closed_form:
+        # R^-1 C, the root of V[a]
+        of_noise = solve_lower(root[:, None], (reference @ spread)[None]) if integrate or self.use_closed_form else None
+        if self.use_closed_form and of_noise is not None:
             # E|a|^2 = |E a|^2 + |R^-1 C|^2
-            at_mean = _solve(root, centred + reference @ relative).square().sum((1, 2))
-            of_noise = solve_lower(root[:, None], (reference @ spread)[None]).square().sum((1, 2, 3))
-            kl = volume + (at_mean + of_noise - relative.numel()) / 2
+            moment = centre.square().sum((1, 2)) + of_noise.square().sum((1, 2, 3))
+            kl = volume + (moment - relative.numel()) / 2
         else:
             kl = volume + (whitened.square() - noise.square()).sum((1, 2)) / 2
-        return ValueSample(whitened, kl.expand(num_samples))
+        sample = ValueSample(whitened, kl.expand(num_samples))
+        return sample._replace(mean=centre, spread=of_noise) if integrate else sample
 
 
 def _regress(
     root: Float[Tensor, "#S M M"],
-    mean: Float[Tensor, "#S M O"],
-    targets: Float[Tensor, "M O"],
-    precision_root: Float[Tensor, "G M"] | Float[Tensor, "G M M"],
+    pseudo_outputs: PseudoOutputs,
     num_samples: int,
     generator: Generator | None,
+    integrate: bool,
     closed_form_kl: bool,
 ) -> ValueSample:
-    """v - m | a ~ N(R a, Lambda^-1), a ~ N(0, I)."""
-    pseudo_outputs = PseudoOutputs(targets.double() - mean, precision_root.double())
+    """v - m | a ~ N(R a, Lambda^-1), a ~ N(0, I): the primal form of the regression, with its moments."""
     prior = ScaledIdentity(root.new_ones(1), root.shape[-1])
-    return ValueSample(
-        *regress(root, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=closed_form_kl)
-    )
+    groups, columns = pseudo_outputs.layout
+    noise = standard_normal((num_samples, groups, root.shape[-1], columns), root, generator)
+    # A = I + R' Lambda R = TT'
+    factor, cross = cholesky(prior.add_to(pseudo_outputs.gram(root))), pseudo_outputs.cross(root)
+    whitened, kl = sample_primal(factor, cross, prior, noise, closed_form_kl)
+    sample = ValueSample(_by_rows(whitened), kl.expand(num_samples))
+    if not integrate:
+        return sample
+    # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
+    mean = solve_lower_transposed(factor, solve_lower(factor, cross))
+    identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand(1, groups, -1, -1)
+    return sample._replace(mean=_by_rows(mean), spread=solve_lower_transposed(factor, identity))
 
 
-def _sample(
-    mean: Float[Tensor, "M O"], root: Float[Tensor, "O M M"], num_samples: int, generator: Generator | None
-) -> Float[Tensor, "S M O"]:
-    """Draw mean + T z for each output."""
-    return mean + _spread(root, standard_normal((num_samples, *mean.shape), mean, generator))
+def _by_rows(values: Float[Tensor, "#S G M C"]) -> Float[Tensor, "#S M O"]:
+    """(S, 1, M, O) or (S, O, M, 1) to (S, M, O)."""
+    return values[:, 0] if values.shape[1] == 1 else values[..., 0].mT
 
 
 def _spread(root: Float[Tensor, "O M M"], noise: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:
