@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from inducing.experiments.compositional import COMPOSITIONAL_DGP
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.linear import LINEAR
 from inducing.experiments.toy import COMPOSITIONAL, NUM_INDUCING, TOY
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOY, NUM_INDUCING, COMPOSITIONAL, LINEAR)}
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each for each in (TOY, NUM_INDUCING, COMPOSITIONAL, COMPOSITIONAL_DGP, LINEAR)
+}
