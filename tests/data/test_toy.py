@@ -1,6 +1,9 @@
-import numpy as np
+import math
 
-from inducing.data.toy import cubic
+import numpy as np
+import torch
+
+from inducing.data.toy import composition, cubic
 
 
 def test_the_data_are_the_papers():
@@ -30,3 +33,33 @@ def test_both_are_normalised():
 def test_the_seed_decides():
     assert cubic(seed=1).x.equal(cubic(seed=1).x)
     assert not cubic(seed=1).x.equal(cubic(seed=2).x)
+
+
+def test_a_composition_is_made_of_its_parts():
+    data = composition(50, seed=3, noise_std=0.1, half_range=1.5)
+    assert data.x.shape == data.y.shape == data.hidden.shape == data.function.shape == (50, 1)
+    assert data.noise_variance == 0.1**2
+    assert -1.5 < data.x.min() < -1.0 < 1.0 < data.x.max() < 1.5
+    assert (data.x.diff(dim=0) > 0).all()
+    data = composition(500, noise_std=0.1)
+    noise = data.y - data.function
+    assert abs((noise.var().item() / 0.01 - 1) / math.sqrt(2 / 500)) < 4
+
+
+def test_the_layers_of_a_composition_have_the_covariance_of_their_kernel():
+    """E[f(a) f(b)] = k(a, b) for the first layer, and for the second with the first layer's values as inputs."""
+    draws = [composition(4, seed, lengthscale=0.7, variance=1.3) for seed in range(3000)]
+    for inputs, outputs in (("x", "hidden"), ("hidden", "function")):
+        z, f = (torch.stack([getattr(draw, name)[:, 0].double() for draw in draws]) for name in (inputs, outputs))
+        expected = 1.3 * torch.exp(-0.5 * ((z[:, :, None] - z[:, None, :]) / 0.7) ** 2)
+        difference = f[:, :, None] * f[:, None, :] - expected
+        z_scores = difference.mean(0) / (difference.std(0) / math.sqrt(len(draws)))
+        assert z_scores.abs().max() < 4
+
+
+def test_the_seed_decides_a_composition():
+    assert composition(seed=1).y.equal(composition(seed=1).y)
+    assert not composition(seed=1).y.equal(composition(seed=2).y)
+    before = torch.get_rng_state()
+    composition()
+    assert torch.equal(before, torch.get_rng_state())

@@ -135,7 +135,10 @@ def test_killed_at_random_moments(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "unknown experiment 'nonsense'; known are toy, toy-num-inducing, compositional-bnn, linear"),
+        (
+            ["nonsense"],
+            "unknown experiment 'nonsense'; known are toy, toy-num-inducing, compositional-bnn, compositional-dgp, linear, uci-dgp",
+        ),
         (["toy", "--preset", "gpu"], "unknown preset 'gpu'"),
         (["toy", "--only", "colour=red"], "--only takes key=value"),
     ],

@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributions import MultivariateNormal
 
 import inducing
+from inducing.nn.kernels import LOG_KERNEL_SCALE
 from inducing.nn.processes import Path, Process
 from tests.nn.test_values import check_moments, randomise
 from tests.oracles import gaussian_process as oracle
@@ -97,8 +98,10 @@ def test_the_elbo_of_dsvi_equals_that_of_svgp_in_gpytorch():
     randomise(layer.posterior)
     with torch.no_grad():
         layer.posterior.inducing_inputs.copy_(x[:7])
-        layer.kernel.log_lengthscale.copy_(torch.tensor([0.9, 1.7], dtype=torch.float64).log())
-        layer.kernel.log_variance.fill_(math.log(1.4))
+        layer.kernel.scaled_log_lengthscale.copy_(
+            torch.tensor([0.9, 1.7], dtype=torch.float64).log() / LOG_KERNEL_SCALE
+        )
+        layer.kernel.scaled_log_variance.fill_(math.log(1.4) / LOG_KERNEL_SCALE)
     likelihood = inducing.Gaussian(0.2).double()
     terms = inducing.ELBO(network, likelihood, num_data=20)(x, y, num_samples=3)
 

@@ -119,7 +119,7 @@ class TestEveryKernel:
 
     def test_hyperparameters_are_named_and_positive(self, kernel):
         module = KernelModule(kernel, 3)
-        assert all(name.startswith("log_") for name, _ in module.named_parameters())
+        assert all(name.startswith("scaled_log_") for name, _ in module.named_parameters())
         assert all((value > 0).all() and value.dtype == torch.float64 for value in module())
 
     def test_it_is_a_value(self, kernel):
@@ -128,8 +128,8 @@ class TestEveryKernel:
 
 
 def test_ard_has_a_lengthscale_for_each_input():
-    assert KernelModule(SquaredExponential(), 5).log_lengthscale.shape == (5,)
-    assert KernelModule(SquaredExponential(ard=False), 5).log_lengthscale.shape == (1,)
+    assert KernelModule(SquaredExponential(), 5).scaled_log_lengthscale.shape == (5,)
+    assert KernelModule(SquaredExponential(ard=False), 5).scaled_log_lengthscale.shape == (1,)
     torch.testing.assert_close(KernelModule(SquaredExponential(), 9)()[0], torch.full((9,), 3.0, dtype=torch.float64))
 
 

@@ -54,3 +54,9 @@ def test_a_list_of_posteriors():
     assert specs == [inducing.PriorOnly(), inducing.GlobalInducing("full")]
     with pytest.raises(ValueError, match="3 posteriors were given for 2 layers"):
         inducing.models.mlp(3, 1, [5], posterior=["prior"] * 3)
+
+
+@pytest.mark.parametrize("mean", ["identity", "zero"])
+def test_the_mean_function_of_a_deep_gp_is_that_of_its_hidden_layers(mean):
+    network = inducing.models.deep_gp(2, 1, 3, mean=mean, num_inducing=5)
+    assert [layer.mean for layer in network.layers] == [mean, mean, "zero"]

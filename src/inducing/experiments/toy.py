@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from inducing.data.toy import cubic
 from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.experiments.paper import published
 from inducing.files import write_atomically
-from inducing.inference.objective import evaluate
+from inducing.inference.objective import ELBOTerms, evaluate
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain
@@ -86,15 +88,23 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     terms = evaluate(network, likelihood, (data.x, data.y), config.test_samples, config.split)
     variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
     predictive = predict(network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), config.test_samples)
-    log_likelihood, elbo = float(terms.log_likelihood.mean()) / terms.num_data, float(terms.elbo_per_datapoint)
     return {
-        "elbo_per_datapoint": elbo,
-        "log_likelihood": log_likelihood,
-        "kl": log_likelihood - elbo,
+        **nats(terms),
         "layer_variance": variances,
-        "mean": [round(value, 5) for value in predictive.mean[:, 0].tolist()],
-        "std": [round(value, 5) for value in predictive.stddev[:, 0].tolist()],
+        "mean": rounded(predictive.mean[:, 0]),
+        "std": rounded(predictive.stddev[:, 0]),
     }
+
+
+def nats(terms: ELBOTerms) -> Metrics:
+    """The ELBO and its two parts, for each data point."""
+    log_likelihood, elbo = float(terms.log_likelihood.mean()) / terms.num_data, float(terms.elbo_per_datapoint)
+    return {"elbo_per_datapoint": elbo, "log_likelihood": log_likelihood, "kl": log_likelihood - elbo}
+
+
+def rounded(values: Float[Tensor, " N"]) -> list[float]:
+    """A curve as it is kept in the store."""
+    return [round(value, 5) for value in values.tolist()]
 
 
 def layer_variances(

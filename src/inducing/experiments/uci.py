@@ -26,6 +26,7 @@ from inducing.inference.objective import evaluate
 from inducing.inference.training import fit
 from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import deep_gp
+from inducing.nn.posteriors import GlobalInducing, Posterior
 from inducing.prediction.metrics import log_likelihood, rmse
 from inducing.prediction.predictive import predict
 
@@ -51,8 +52,10 @@ class Config:
     num_inducing: int = 100
     kernel: str = "squared-exponential"
     own_inducing: str = "normal"
+    hidden_log_precision: float = -4.0
     recipe: str = "paper:dgp"
     num_steps: int = 20_000
+    train_samples: int = 10
     test_samples: int = 100
 
 
@@ -70,7 +73,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
             1,
             config.depth,
             kernel=config.kernel,
-            posterior=config.posterior,
+            posterior=_posteriors(config),
             **(points if at_data else {"num_inducing": config.num_inducing}),
         )
     history = fit(
@@ -79,6 +82,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         (x, y),
         config.recipe,
         num_steps=config.num_steps,
+        num_samples=config.train_samples,
         seed=config.split,
         checkpoint=checkpoint,
         progress=progress,
@@ -95,6 +99,14 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         "noise_variance": likelihood.noise_variance.item(),
         "max_jitter": max(record.jitter for record in history.records),
     }
+
+
+def _posteriors(config: Config) -> str | list[Posterior | str]:
+    if config.posterior != "global":
+        return config.posterior
+    # a full precision matrix for each output, "full-covariance observation noise"
+    hidden = GlobalInducing("full_per_output", config.hidden_log_precision)
+    return [*[hidden] * (config.depth - 1), GlobalInducing("full_per_output")]
 
 
 class Cell(NamedTuple):
@@ -267,7 +279,9 @@ UCI_DGP = Experiment(
             "depth": (2,),
             "own_inducing": "data",
             "recipe": "fast",
-            "num_steps": 2500,
+            "hidden_log_precision": 2.0,
+            "num_steps": 2000,
+            "train_samples": 4,
         },
     },
     lambda config: config.dataset != "protein" or config.split < 5,

@@ -25,6 +25,10 @@ from inducing.nn.specification import lookup
 
 Values = tuple[Tensor, ...]
 
+# Adam moves all parameters alike, but a kernel should move more slowly than the posterior that it is fitted to: otherwise
+# inputs that matter are switched off, and the noise grows, before the posterior has had time to use them
+LOG_KERNEL_SCALE = 0.2
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
@@ -60,18 +64,18 @@ class Kernel(ABC):
 
 
 class KernelModule(nn.Module):
-    """The hyperparameters of a kernel, stored as logarithms."""
+    """The hyperparameters of a kernel, stored as logarithms divided by `LOG_KERNEL_SCALE`."""
 
     def __init__(self, kernel: Kernel, in_features: int) -> None:
         super().__init__()
         first = kernel.first_values(in_features)
-        self.names = tuple(f"log_{name}" for name in first)
+        self.names = tuple(f"scaled_log_{name}" for name in first)
         for name, value in zip(self.names, first.values(), strict=True):
-            self.register_parameter(name, nn.Parameter(value.log()))
+            self.register_parameter(name, nn.Parameter(value.log() / LOG_KERNEL_SCALE))
 
     def forward(self) -> Values:
         """Evaluate the hyperparameters, in float64."""
-        return tuple(getattr(self, name).double().exp() for name in self.names)
+        return tuple((LOG_KERNEL_SCALE * getattr(self, name).double()).exp() for name in self.names)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from inducing.nn.gp import GPLayer
+from inducing.nn.gp import GPLayer, MeanKind
 from inducing.nn.kernels import Kernel
 from inducing.nn.layers import Linear
 from inducing.nn.network import Network
@@ -87,6 +87,7 @@ def deep_gp(
     *,
     width: int | None = None,
     kernel: Kernel | str = "squared-exponential",
+    mean: MeanKind = "identity",
     posterior: Posterior | str | Sequence[Posterior | str] = "global",
     inducing_points: Tensor | None = None,
     inducing_targets: Tensor | None = None,
@@ -95,7 +96,7 @@ def deep_gp(
 ) -> Network:
     """A deep Gaussian process, the same call for every posterior.
 
-    Hidden layers have the identity as their mean function and the last layer has zero (Salimbeni & Deisenroth, 2017).
+    The last layer has a mean function of zero.
 
     Arguments:
         in_features: Number of inputs.
@@ -103,9 +104,10 @@ def deep_gp(
         num_layers: Number of Gaussian process layers, the last among them.
         width: Outputs of the hidden layers; None stands for the paper's, min(in_features, 30).
         kernel: A kernel or its name.
+        mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
             last layer only; or a list, one for each layer. By name, "global" and "local" have a full precision matrix
-            (M x M), as in the paper.
+            (M x M) for each output.
         inducing_points: First values of the inducing points, e.g. ``x[:100]``. Layers with inducing inputs of their own
             begin there too.
         inducing_targets: The targets of those rows.
@@ -124,11 +126,13 @@ def deep_gp(
     posteriors = _posteriors(posterior, num_layers)
     if isinstance(posterior, str):
         posteriors = [
-            dataclasses.replace(each, precision="full") if isinstance(each, GlobalInducing | LocalInducing) else each
+            dataclasses.replace(each, precision="full_per_output")
+            if isinstance(each, GlobalInducing | LocalInducing)
+            else each
             for each in posteriors
         ]
     layers = [
-        GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else "identity", each)
+        GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else mean, each)
         for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], posteriors, strict=False))
     ]
     return Network(

@@ -153,7 +153,8 @@ class LocalInducing(Posterior):
     Arguments:
         num_inducing: Rows of this layer's own inducing inputs; the default is the fan-in.
         precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output".
-        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere.
+        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (in Gaussian process
+            layers 0 everywhere).
         kl: One "sample" of log Q - log P, or "closed_form".
     """
 
@@ -187,7 +188,8 @@ class GlobalInducing(Posterior):
 
     Arguments:
         precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output".
-        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere.
+        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (in Gaussian process
+            layers 2 elsewhere, which learns faster).
         kl: One "sample" of log Q - log P, or "closed_form" given the inducing activations.
     """
 
@@ -210,7 +212,9 @@ class GlobalInducing(Posterior):
     def build_values(self, site: ValueSite) -> RegressedValues:
         assert site.num_inducing is not None
         outputs = site.first_pseudo_outputs(site.num_inducing)
-        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        # above the paper's -4, so that layers below the last begin near their mean functions and not near the prior
+        default = 0.0 if site.is_last else 2.0
+        log_precision = default if self.log_precision is None else self.log_precision
         return RegressedValues(outputs, None, self.precision, log_precision, self.kl == "closed_form")
 
 
