@@ -1,4 +1,4 @@
-"""Bayesian neural networks with global inducing points: posteriors that are correlated across layers."""
+"""Bayesian neural networks and deep Gaussian processes whose posteriors are correlated across layers by inducing points."""
 
 from inducing import data
 from inducing.data.standardise import Standardiser
