@@ -35,6 +35,15 @@ for posterior in posteriors:
             predictive.mean, predictive.variance, predictive.samples, predictive.log_prob(target)
             if outputs == 2:
                 predictive.unstandardise(torch.zeros(2), torch.ones(2)).quantile([0.1, 0.9])
+for posterior in ("global", "local", "dsvi", "coupled", "prior->global", "global->dsvi", "dsvi->global"):
+    for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.HeteroscedasticGaussian(), y, 4)):
+        network = inducing.models.deep_gp(3, outputs, 3, width=2, posterior=posterior, inducing_points=x[:6])
+        inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
+        inducing.predict(network, likelihood, x, 5, batch_size=7).quantile([0.1, 0.9])
+kernels = inducing.kernels
+for kernel in (kernels.Matern32() + kernels.Linear(), kernels.Matern12() * kernels.ArcCosine(2), kernels.Matern52(ard=False)):
+    network = inducing.Network([inducing.GPLayer(3, 2, kernel, num_features=16)], inducing_points=x[:6])
+    network(x, 2), network.sample_functions(2)(x)
 toy.run(toy.Config(num_steps=2, train_samples=2, test_samples=4), progress=False)
 print("shapes hold")
 """

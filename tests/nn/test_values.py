@@ -64,7 +64,9 @@ def test_samples_of_the_regression_have_its_moments(prior):
 def test_the_kl_of_coupled_values(prior, closed_form):
     root, mean = prior
     reference = torch.linalg.cholesky(torch.eye(ROWS) + 0.5)
-    module = randomise(CoupledValues(torch.randn(ROWS, OUTPUTS), reference, 1.0))
+    module = randomise(
+        CoupledValues(torch.randn(ROWS, OUTPUTS), reference, torch.zeros(ROWS, OUTPUTS), torch.eye(ROWS))
+    )
     module.use_closed_form = closed_form
     whitened, kl, *_ = module(root, mean, SAMPLES)
     for sample in range(SAMPLES):
@@ -90,7 +92,9 @@ def coupled_law(module, output):
 def test_coupled_values_do_not_depend_on_the_layer_below(prior):
     """Whatever the root and the mean below, u itself is the same."""
     root, mean = prior
-    module = randomise(CoupledValues(torch.zeros(ROWS, OUTPUTS), torch.eye(ROWS), 1.0))
+    module = randomise(
+        CoupledValues(torch.zeros(ROWS, OUTPUTS), torch.eye(ROWS), torch.zeros(ROWS, OUTPUTS), torch.eye(ROWS))
+    )
     values = []
     for sample in (0, 1):
         whitened, *_ = module(root[[sample]], mean[[sample]], 3, torch.Generator().manual_seed(0))

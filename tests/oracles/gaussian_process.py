@@ -10,7 +10,7 @@ def covariance(layer, x, y=None):
     if y is not None:
         return layer.kernel_spec.matrix(values, x[None], y[None])[0]
     matrix = layer.kernel_spec.matrix(values, x[None], x[None])[0]
-    return matrix + layer.jitter * matrix.diagonal().mean() * torch.eye(len(x), dtype=x.dtype)
+    return matrix + layer.jitter * matrix.diagonal().median() * torch.eye(len(x), dtype=x.dtype)
 
 
 def precision_of(root, output):

@@ -108,7 +108,7 @@ class ELBO(nn.Module):
         draw = self.network.draw(num_samples, generator)
         log_likelihood = self._log_likelihood(draw, x, y).sum(-1)
         return ELBOTerms(
-            self.num_data / len(x) * log_likelihood,
+            (self.num_data / len(x) * log_likelihood).expand(num_samples),
             torch.stack([layer.kl for layer in draw.layers]),
             torch.stack([layer.prior_kl for layer in draw.layers]),
             temperature,

@@ -96,7 +96,8 @@ class Draw(NamedTuple):
 
     Arguments:
         function: The sampled layer, (S, B, ...) -> (S, B, ...).
-        inducing: Its output at the inducing points, or None where there are none.
+        inducing: Its output at the inducing points, or None where there are none. Layers above are conditioned on it; the
+            function of a last Gaussian process has it integrated out.
         kl: One sample of log Q - log P of the weights (or its expectation in closed form).
         prior_kl: The same for the variables of the prior itself, such as its scale; zero where it has none.
     """

@@ -31,8 +31,8 @@ class Cosines(Function):
 class NetworkFeatures(Function):
     """The hidden layers of a random network, with a ReLU between two of them."""
 
-    weights: tuple[Float[Tensor, "S F K"], ...]
-    offsets: tuple[Float[Tensor, "S 1 K"], ...]
+    weights: tuple[Float[Tensor, "S _ _"], ...]
+    offsets: tuple[Float[Tensor, "S 1 _"], ...]
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N K"]:
         x = x @ self.weights[0] + self.offsets[0]

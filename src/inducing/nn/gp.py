@@ -20,7 +20,7 @@ from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.posteriors import Posterior, PriorOnly, ValueSite, as_posterior
 from inducing.nn.processes import Identity, Process, Projection, Zero, draw_path
-from inducing.nn.values import InducingValues
+from inducing.nn.values import CoupledValues, InducingValues
 
 MeanKind = Literal["zero", "identity"]
 
@@ -35,7 +35,8 @@ class GPLayer(Layer):
         mean: "zero", or "identity": the inputs themselves, padded with zeros for more outputs, or projected onto the
             principal components of the inducing points for fewer (Salimbeni & Deisenroth, 2017).
         posterior: A posterior or its name: "global", "local", "dsvi", "coupled", "optimal", "prior".
-        jitter: Independent noise in the values, relative to the mean variance at the inducing inputs.
+        jitter: Independent noise in the values, relative to the median variance at the inducing inputs. It is a part of the
+            model, and its floor of noise: targets whose noise is below it cannot be told from those above.
         num_features: Random features for a consistent function (`Network.sample_functions`).
 
     Example:
@@ -90,7 +91,8 @@ class GPLayer(Layer):
 
     def build(self, place: Place) -> Shape:
         self._check_place(place)
-        self.kernel = KernelModule(self.kernel_spec, self.in_features)
+        device = None if place.rows is None else place.rows.device
+        self.kernel = KernelModule(self.kernel_spec, self.in_features).to(device)
         self.register_buffer("projection", self._first_projection(place.rows))
         root = None
         if place.rows is not None:
@@ -110,7 +112,8 @@ class GPLayer(Layer):
         return (self.out_features,)
 
     def mean_rows(self, rows: Tensor | None) -> Tensor | None:
-        """Where rows of inputs end up under the mean function alone; None if that tells nothing."""
+        if self.is_built and isinstance(self.posterior, CoupledValues):
+            return self.posterior.reference_mean
         return None if rows is None or self.mean == "zero" else self._mean_function(rows.dtype)(rows[None])[0]
 
     def draw(
@@ -124,7 +127,9 @@ class GPLayer(Layer):
         own = self.posterior.inducing_inputs
         source = inducing if own is None else own[None]
         assert source is not None
-        kernel, mean, inputs = self.kernel(), self._mean_function(torch.float64), source.double()
+        kernel, mean = self.kernel(), self._mean_function(torch.float64)
+        # a copy, also of float64: a draw must not change with the parameters
+        inputs = source.to(torch.float64, copy=True)
         root, nugget = self._factorise(kernel, inputs)
         # where no layer above regresses on the values, they are integrated out of the rows' marginals: less noise
         integrate = not consistent and (self.is_last or inducing is None)
@@ -163,7 +168,7 @@ class GPLayer(Layer):
         """The root R of K + nugget I, and the nugget."""
         matrix = self.kernel_spec.matrix(kernel, inputs, inputs)
         if nugget is None:
-            nugget = self.jitter * matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
+            nugget = self.jitter * matrix.diagonal(dim1=-2, dim2=-1).median(-1).values
         record_jitter(self.jitter)
         identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         return cholesky(matrix + nugget[:, None, None] * identity), nugget

@@ -25,6 +25,9 @@ from inducing.nn.specification import lookup
 
 Values = tuple[Tensor, ...]
 
+# width of the hidden layers below the last in random features of a deep arc-cosine kernel, which are exact up to its inverse
+FEATURE_WIDTH = 1024
+
 # Adam moves all parameters alike, but a kernel should move more slowly than the posterior that it is fitted to: otherwise
 # inputs that matter are switched off, and the noise grows, before the posterior has had time to use them
 LOG_KERNEL_SCALE = 0.2
@@ -49,6 +52,8 @@ class Kernel(ABC):
     @abstractmethod
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         """Draw random features, (S, N, D) -> (S, N, K), with E[phi_i(x) phi_i(y)] = k(x, y) for each of them.
+
+        For `ArcCosine` with several hidden layers that holds up to the inverse of their width.
 
         Arguments:
             values: Evaluated hyperparameters.
@@ -276,14 +281,15 @@ class ArcCosine(Kernel):
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         weight, bias = values
         samples, inputs, count = shape
-        fans = [inputs] + [count] * (self.depth - 1)
-        # the last hidden layer of a finite network: relu features times sqrt(2), with weights of variance 2 / fan-in
+        # a finite network, wide enough below its last hidden layer: relu features times sqrt(2), so weights of variance
+        # 2 / fan-in
+        widths = [inputs] + [max(count, FEATURE_WIDTH)] * (self.depth - 1) + [count]
         gains = [1.0] + [2.0] * (self.depth - 1)
         weights = tuple(
-            (gain * weight / fan).sqrt() * standard_normal((samples, fan, count), weight, generator)
-            for fan, gain in zip(fans, gains, strict=True)
+            (gain * weight / fan).sqrt() * standard_normal((samples, fan, out), weight, generator)
+            for fan, out, gain in zip(widths, widths[1:], gains, strict=False)
         )
-        offsets = tuple(bias.sqrt() * standard_normal((samples, 1, count), weight, generator) for _ in fans)
+        offsets = tuple(bias.sqrt() * standard_normal((samples, 1, out), weight, generator) for out in widths[1:])
         last = standard_normal((samples, 1, count), weight, generator)
         return Rectified(NetworkFeatures(weights, offsets), (2 * weight).sqrt(), bias.sqrt() * last)
 
@@ -369,7 +375,9 @@ def _parts(kernels: tuple[Kernel, ...], values: Values) -> list[tuple[Kernel, Va
 
 
 def _squared_distances(x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-    """|x|^2 + |y|^2 - 2 x'y, for all pairs of rows."""
+    """|x|^2 + |y|^2 - 2 x'y, for all pairs of rows, around the mean of y so that an offset costs no digits."""
+    centre = y.detach().mean((0, 1))
+    x, y = x - centre, y - centre
     norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
     samples = norms.shape[0]
     squared = torch.baddbmm(norms, x.expand(samples, -1, -1), y.expand(samples, -1, -1).mT, alpha=-2)

@@ -73,7 +73,7 @@ class Layer(nn.Module, ABC):
         """Make the parameters and return the shape of the outputs."""
 
     def mean_rows(self, rows: Tensor | None) -> Tensor | None:
-        """Where rows of inputs end up under the layer's mean function alone; None if that tells nothing."""
+        """Where rows of inputs end up at first, by the layer's mean function; None if that tells nothing."""
         return None
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Network(nn.Module):
             (integers) become one-hot.
         num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
         input_shape: Shape of one input row, where neither inducing points nor a first `Linear` tell it.
-        learn_inducing_locations: Whether the inducing points are parameters.
+        learn_inducing_locations: Whether the inducing points are learned.
 
     Example:
         >>> import torch, inducing
@@ -103,6 +103,10 @@ class Network(nn.Module):
         rows = None if inducing_points is None else points
         start = Place(self.input_shape, None if points is None else len(points), targets, False, rows)
         self.output_shape = _build(self.layers, start, bayesian[-1][1]).input_shape
+        for _, layer in bayesian:
+            if layer.starts_from_rows:
+                for name, parameter in layer.posterior.named_parameters():
+                    parameter.requires_grad_(learn_inducing_locations or name != "inducing_inputs")
         if not any(layer.needs_inducing for _, layer in bayesian):
             # they were first values for inducing inputs that each layer has for itself
             points = None
@@ -236,7 +240,8 @@ def _build(modules: nn.ModuleList, place: Place, last: Layer, path: str = "layer
         if isinstance(module, Layer):
             try:
                 is_last = module is last
-                shape = module.build(place._replace(targets=place.targets if is_last else None, is_last=is_last))
+                with located(f"{name} {module}"):
+                    shape = module.build(place._replace(targets=place.targets if is_last else None, is_last=is_last))
                 rows = module.mean_rows(place.rows)
             except (ValueError, RuntimeError) as error:
                 raise type(error)(f"{name} {module}: {error}") from None

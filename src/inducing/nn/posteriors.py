@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
 from inducing.nn.specification import lookup
 from inducing.nn.values import (
@@ -280,8 +281,8 @@ class CoupledInducing(Posterior):
     apart do not (Ustyuzhaninov et al., 2019; panel B of the paper's figure of graphical models).
 
     Arguments:
-        initial_scale: First standard deviation of the values relative to the prior's; None stands for 1 in the last layer
-            and 1e-3 elsewhere.
+        initial_scale: First standard deviation of the values relative to the prior's; None stands for 1e-5 in all layers
+            but the last, and there for the exact posterior given the inducing targets, or for 1 without them.
         kl: One "sample" of log Q - log P, or "closed_form" given the inducing activations.
     """
 
@@ -301,9 +302,21 @@ class CoupledInducing(Posterior):
         assert site.num_inducing is not None
         rows, outputs = site.num_inducing, site.out_features
         # without data to tell where the inducing points will be, relative to a prior of independent values
-        mean = torch.zeros(rows, outputs) if site.mean is None else site.mean.clone()
         root = torch.eye(rows) if site.root is None else site.root.clone()
-        values = CoupledValues(mean, root, _first_scale(site, self.initial_scale, elsewhere=1e-3))
+        if site.mean is not None:
+            mean = site.mean.clone()
+        else:
+            # the last layer begins at zero, one below it at a draw of its prior: layers above need distinct inputs
+            mean = torch.zeros(rows, outputs) if site.is_last else root @ torch.randn(rows, outputs).to(root)
+        relative_mean = torch.zeros(rows, outputs).to(root)
+        relative_root = _first_scale(site, self.initial_scale, elsewhere=1e-5) * torch.eye(rows).to(root)
+        if site.targets is not None and self.initial_scale is None:
+            # the exact posterior of one layer: A = I + R_0'R_0 / noise, b = A^-1 R_0'(y - m_0) / noise, TT' = A^-1
+            gram = torch.eye(rows).to(root) + root.mT @ root / FIRST_VARIANCE
+            inverse = torch.linalg.inv(gram.double())
+            relative_mean = (inverse @ (root.mT @ (site.targets - mean) / FIRST_VARIANCE).double()).to(root)
+            relative_root = torch.linalg.cholesky(inverse).to(root)
+        values = CoupledValues(mean, root, relative_mean, relative_root)
         values.use_closed_form = self.kl == "closed_form"
         return values
 

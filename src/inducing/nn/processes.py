@@ -21,6 +21,9 @@ from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
 from inducing.nn.kernels import Kernel, Values
 
+# numbers in the largest array that running a path makes: 128 MiB
+CHUNK = 2**24
+
 
 @dataclass(frozen=True, eq=False)
 class Zero(Function):
@@ -134,10 +137,15 @@ class Path(Function):
     weights: Float[Tensor, "S K O"]
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
-        rows = x.double()
+        # the features of all rows at once would take samples x rows x features numbers
+        samples, count = self.weights.shape[:2]
+        chunks = x.split(max(1, CHUNK // (samples * count)), 1)
+        return torch.cat([self._evaluate(rows.double()).to(x.dtype) for rows in chunks], 1)
+
+    def _evaluate(self, rows: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
         prior = self.features(rows) @ self.weights
         update = self.kernel.matrix(self.values, rows, self.inducing_inputs) @ self.correction
-        return (self.mean(rows) + prior + update).to(x.dtype)
+        return self.mean(rows) + prior + update
 
 
 def draw_path(process: Process, num_features: int) -> Path:

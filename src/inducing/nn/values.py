@@ -144,7 +144,8 @@ class WhitenedValues(InducingValues):
     def moments(self) -> tuple[Float[Tensor, "M O"], Float[Tensor, "O M M"]]:
         """The mean of a, and the root T of its covariance for each output."""
         scale = (LOG_PRECISION_SCALE * self.scaled_log_scale.double()).exp()
-        return self.whitened_mean.double(), lower_triangular(scale, self.root_lower.double())
+        # a copy: a draw must not change with the parameters
+        return self.whitened_mean.to(torch.float64, copy=True), lower_triangular(scale, self.root_lower.double())
 
     def closed_form_kl(self) -> Float[Tensor, ""]:
         """KL = (|mean|^2 + |T|^2 - log|TT'| - count) / 2."""
@@ -175,22 +176,27 @@ class CoupledValues(InducingValues):
     Arguments:
         reference_mean: m_0.
         reference_root: R_0.
-        scale: First value of T, times the identity.
+        relative_mean: First value of b.
+        relative_root: First value of T.
     """
 
     reference_mean: Tensor
     reference_root: Tensor
 
     def __init__(
-        self, reference_mean: Float[Tensor, "M O"], reference_root: Float[Tensor, "M M"], scale: float
+        self,
+        reference_mean: Float[Tensor, "M O"],
+        reference_root: Float[Tensor, "M M"],
+        relative_mean: Float[Tensor, "M O"],
+        relative_root: Float[Tensor, "M M"],
     ) -> None:
         super().__init__()
-        rows, outputs = reference_mean.shape
+        outputs, diagonal = reference_mean.shape[1], relative_root.diagonal()
         self.register_buffer("reference_mean", reference_mean)
         self.register_buffer("reference_root", reference_root)
-        self.relative_mean = nn.Parameter(torch.zeros(rows, outputs))
-        self.scaled_log_scale = nn.Parameter(torch.full((outputs, rows), math.log(scale) / LOG_PRECISION_SCALE))
-        self.root_lower = nn.Parameter(torch.zeros(outputs, rows, rows))
+        self.relative_mean = nn.Parameter(relative_mean)
+        self.scaled_log_scale = nn.Parameter((diagonal.log() / LOG_PRECISION_SCALE).repeat(outputs, 1))
+        self.root_lower = nn.Parameter((relative_root / diagonal[:, None]).tril(-1).repeat(outputs, 1, 1))
 
     def forward(
         self,
