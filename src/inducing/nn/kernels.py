@@ -30,7 +30,7 @@ FEATURE_WIDTH = 1024
 
 # Adam moves all parameters alike, but a kernel should move more slowly than the posterior that it is fitted to: otherwise
 # inputs that matter are switched off, and the noise grows, before the posterior has had time to use them
-LOG_KERNEL_SCALE = 0.2
+LOG_KERNEL_SCALE = 0.7
 
 
 @dataclass(frozen=True)
