@@ -68,7 +68,9 @@ def test_filters():
         "depth": 2,
         "posterior": "prior->global",
     }
-    with pytest.raises(ValueError, match=r"no run of linear has .*; there are width 5, 50, 250; depth 1, 2, 4"):
+    with pytest.raises(
+        ValueError, match=r"no run of linear in preset \w+ has .*; there are width 5, 50, 250; depth 1, 2, 4"
+    ):
         sweep.reproduce(EXPERIMENTS["linear"], "smoke", Path("unused"), only={"depth": 77})
 
 

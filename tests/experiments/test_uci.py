@@ -30,7 +30,7 @@ def test_the_paper_has_three_of_the_four_posteriors():
         (Cell(-0.2, 0.01, 3), True, "better"),
         (Cell(-0.32, 0.01, 3), True, "near"),
         (Cell(-0.5, 0.2, 3), True, "near"),
-        (Cell(-0.5, 0.01, 3), True, "short by 0.22"),
+        (Cell(-0.5, 0.01, 3), True, "worse by 0.22"),
         (Cell(-0.5, 0.01, 3), False, "better"),
     ],
 )

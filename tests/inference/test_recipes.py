@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 import inducing
 from inducing.inference.recipes import FAST, PAPER, as_recipe
@@ -52,3 +53,8 @@ def test_a_recipe_prints_all_its_settings():
 def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         inducing.Recipe(**changes)
+
+
+def test_data_in_two_arguments_are_explained():
+    with pytest.raises(TypeError, match=r"data go into one argument, fit\(network, likelihood, \(x, y\)\)"):
+        as_recipe(torch.zeros(3, 1))

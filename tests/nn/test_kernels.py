@@ -133,6 +133,14 @@ def test_ard_has_a_lengthscale_for_each_input():
     torch.testing.assert_close(KernelModule(SquaredExponential(), 9)()[0], torch.full((9,), 3.0, dtype=torch.float64))
 
 
+def test_hyperparameters_can_be_read():
+    module = KernelModule(SquaredExponential(2.0, 0.5), 3)
+    torch.testing.assert_close(module["lengthscale"], torch.full((3,), 2.0, dtype=torch.float64))
+    assert repr(module) == "KernelModule(lengthscale=[2.0, 2.0, 2.0], variance=[0.5])"
+    with pytest.raises(KeyError, match="there are lengthscale, variance"):
+        module["period"]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -48,8 +48,9 @@ def reproduce(
     everything = [dataclasses.asdict(config) for config in experiment.configs(preset)]
     configs = [config for config in everything if _matches(config, only or {})]
     if not configs:
-        values = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in experiment.grid.items())
-        raise ValueError(f"no run of {experiment.name} has {only}; there are {values}")
+        there = {key: dict.fromkeys(str(config[key]) for config in everything) for key in experiment.grid}
+        values = "; ".join(f"{key} {', '.join(known)}" for key, known in there.items())
+        raise ValueError(f"no run of {experiment.name} in preset {preset} has {only}; there are {values}")
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
     before = store.results() if resume else {}

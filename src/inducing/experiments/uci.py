@@ -105,9 +105,8 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
 def _posteriors(config: Config) -> str | list[Posterior | str]:
     if config.posterior != "global":
         return config.posterior
-    # a full precision matrix for each output, "full-covariance observation noise"
-    hidden = GlobalInducing("full_per_output", config.hidden_log_precision)
-    return [*[hidden] * (config.depth - 1), GlobalInducing("full_per_output")]
+    hidden = GlobalInducing(log_precision=config.hidden_log_precision)
+    return [*[hidden] * (config.depth - 1), GlobalInducing()]
 
 
 class Cell(NamedTuple):
@@ -143,12 +142,12 @@ def theirs(key: tuple[str, int, str], measure: str) -> Cell | None:
 
 
 def verdict(ours: Cell, paper: Cell, higher_is_better: bool = True) -> str:
-    """Whether a figure is better than the published one, near it, or short of it."""
+    """Whether a figure is better than the published one, near it, or worse."""
     lead = (ours.mean - paper.mean) * (1 if higher_is_better else -1)
     if lead >= 0:
         return "better"
     near = max(2 * math.hypot(ours.error, paper.error), TOLERANCE)
-    return "near" if lead >= -near else f"short by {-lead:.2f}"
+    return "near" if lead >= -near else f"worse by {-lead:.2f}"
 
 
 def rows(results: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

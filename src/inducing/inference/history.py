@@ -38,7 +38,7 @@ class Record(NamedTuple):
     seconds: float
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """A `Record` for each step."""
 
@@ -46,6 +46,12 @@ class History:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return "History(no steps)"
+        last = self.records[-1]
+        return f"History({last.step} steps, ELBO per datapoint {last.elbo:.4g}, {last.seconds:.0f} s)"
 
     def __getitem__(self, index: int) -> Record:
         return self.records[index]

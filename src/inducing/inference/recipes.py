@@ -113,6 +113,11 @@ def as_recipe(recipe: Recipe | str) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     named = {"fast": FAST, "paper": PAPER["uci"], **{f"paper:{name}": each for name, each in PAPER.items()}}
-    if recipe in named:
+    if isinstance(recipe, str) and recipe in named:
         return named[recipe]
+    if not isinstance(recipe, str):
+        raise TypeError(
+            f"recipe must be a name or a Recipe, got a {type(recipe).__name__}; data go into one argument, "
+            "fit(network, likelihood, (x, y))"
+        )
     raise ValueError(f"unknown recipe {recipe!r}; known are {', '.join(named)}, or a Recipe(...)")

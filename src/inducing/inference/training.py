@@ -33,7 +33,7 @@ from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.pseudo import OptimalLikelihood
+from inducing.nn.pseudo import OptimalLikelihood, PseudoLikelihood
 
 Callback = Callable[[Record], bool | None]
 
@@ -87,7 +87,8 @@ def fit(
     elbo = ELBO(network, likelihood, source.num_data)
     _refuse_partial_optimum(network, source.num_data)
     _explain_many_inducing_points(network, source.num_data)
-    _explain_scales(data)
+    _explain_scales(data, likelihood)
+    _explain_count_targets(network, likelihood)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
@@ -258,12 +259,29 @@ def _explain_many_inducing_points(network: Network, num_data: int) -> None:
         )
 
 
-def _explain_scales(data: Data) -> None:
+def _explain_count_targets(network: Network, likelihood: Likelihood) -> None:
+    """First values of outputs that are logarithms must not be the counts themselves."""
+    last = network.last_layer
+    if not network.has_inducing_targets or likelihood.support != "integers" or last is None:
+        return
+    if not isinstance(last.posterior, PseudoLikelihood):
+        return
+    first = last.posterior.pseudo_outputs
+    if first.abs().max() > 1 and torch.equal(first, first.round()):
+        warnings.warn(
+            f"the inducing targets are counts, but the outputs of a {type(likelihood).__name__} likelihood are logarithms: "
+            "pass inducing_targets=torch.log(y + 0.5), or leave them out",
+            stacklevel=3,
+        )
+
+
+def _explain_scales(data: Data, likelihood: Likelihood) -> None:
     """Inputs and real targets of tensors should be about standard; error bars are wrong long before the mean is."""
     if not isinstance(data, tuple | list):
         return
     for name, tensor in zip("xy", data, strict=True):
-        if not tensor.is_floating_point() or len(tensor) < 2:
+        counts = name == "y" and likelihood.support != "real"
+        if counts or not tensor.is_floating_point() or len(tensor) < 2:
             continue
         columns = tensor.detach().flatten(1)
         std, mean = columns.std(0), columns.mean(0).abs()

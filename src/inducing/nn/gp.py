@@ -60,7 +60,7 @@ class GPLayer(Layer):
         mean: MeanKind = "zero",
         posterior: Posterior | str = "global",
         jitter: float = 1e-6,
-        num_features: int = 1024,
+        num_features: int = 512,
     ) -> None:
         super().__init__()
         if in_features < 1 or out_features < 1:

@@ -78,6 +78,17 @@ class KernelModule(nn.Module):
         for name, value in zip(self.names, first.values(), strict=True):
             self.register_parameter(name, nn.Parameter(value.log() / LOG_KERNEL_SCALE))
 
+    def __getitem__(self, name: str) -> Tensor:
+        """The value of a hyperparameter by name, e.g. "lengthscale"."""
+        values = {known.removeprefix("scaled_log_"): value for known, value in zip(self.names, self(), strict=True)}
+        if name not in values:
+            raise KeyError(f"no hyperparameter {name!r}; there are {', '.join(values)}")
+        return values[name].detach()
+
+    def extra_repr(self) -> str:
+        names = (name.removeprefix("scaled_log_") for name in self.names)
+        return ", ".join(f"{name}={[round(v, 3) for v in self[name].reshape(-1).tolist()]}" for name in names)
+
     def forward(self) -> Values:
         """Evaluate the hyperparameters, in float64."""
         return tuple((LOG_KERNEL_SCALE * getattr(self, name).double()).exp() for name in self.names)
@@ -343,6 +354,7 @@ class Product(Kernel):
 
 KERNELS: dict[str, type[Kernel]] = {
     "squared-exponential": SquaredExponential,
+    "rbf": SquaredExponential,
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,

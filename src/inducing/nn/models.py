@@ -11,7 +11,7 @@ from inducing.nn.gp import GPLayer, MeanKind
 from inducing.nn.kernels import Kernel
 from inducing.nn.layers import Linear
 from inducing.nn.network import Network
-from inducing.nn.posteriors import GlobalInducing, LocalInducing, Posterior, as_posterior, posteriors_for_layers
+from inducing.nn.posteriors import LocalInducing, Posterior, as_posterior, posteriors_for_layers
 from inducing.nn.priors import Prior
 
 
@@ -106,8 +106,7 @@ def deep_gp(
         kernel: A kernel or its name.
         mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
-            last layer only; or a list, one for each layer. By name, "global" and "local" have a full precision matrix
-            (M x M) for each output.
+            last layer only; or a list, one for each layer.
         inducing_points: First values of the inducing points, e.g. ``x[:100]``. Layers with inducing inputs of their own
             begin there too.
         inducing_targets: The targets of those rows.
@@ -119,18 +118,13 @@ def deep_gp(
         >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
         >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
     """
+    if not isinstance(num_layers, int):
+        raise TypeError(f"num_layers must be a whole number, got {num_layers!r}")
     if num_layers < 1:
         raise ValueError(f"num_layers must be at least 1, got {num_layers}")
     hidden = min(in_features, 30) if width is None else width
     widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
     posteriors = _posteriors(posterior, num_layers)
-    if isinstance(posterior, str):
-        posteriors = [
-            dataclasses.replace(each, precision="full_per_output")
-            if isinstance(each, GlobalInducing | LocalInducing)
-            else each
-            for each in posteriors
-        ]
     layers = [
         GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else mean, each)
         for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], posteriors, strict=False))
@@ -146,7 +140,7 @@ def deep_gp(
 
 
 def _posteriors(posterior: Posterior | str | Sequence[Posterior | str], num_layers: int) -> list[Posterior]:
-    if isinstance(posterior, Posterior | str):
+    if isinstance(posterior, Posterior | str | type):
         return posteriors_for_layers(posterior, num_layers)
     if len(posterior) != num_layers:
         raise ValueError(f"{len(posterior)} posteriors were given for {num_layers} layers")

@@ -153,19 +153,21 @@ class LocalInducing(Posterior):
 
     Arguments:
         num_inducing: Rows of this layer's own inducing inputs; the default is the fan-in.
-        precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output".
+        precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output". None
+            stands for "shared" in layers of weights and "full_per_output" in those of Gaussian processes.
         log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (in Gaussian process
             layers 0 everywhere).
         kl: One "sample" of log Q - log P, or "closed_form".
     """
 
     num_inducing: int | None = None
-    precision: PrecisionKind = "shared"
+    precision: PrecisionKind | None = None
     log_precision: float | None = None
     kl: KLKind = "sample"
 
     def __post_init__(self) -> None:
-        _check_choice("precision", self.precision, PrecisionKind)
+        if self.precision is not None:
+            _check_choice("precision", self.precision, PrecisionKind)
         _check_choice("kl", self.kl, KLKind)
         _check_number(self.num_inducing)
 
@@ -173,14 +175,15 @@ class LocalInducing(Posterior):
         rows = self.num_inducing or site.fan_in
         inputs, outputs = torch.randn(rows, site.fan_in), torch.randn(rows, site.out_features)
         log_precision = _first_log_precision(site.is_last, self.log_precision)
-        return InducingWeights(outputs, inputs, self.precision, log_precision, self.kl == "closed_form")
+        return InducingWeights(outputs, inputs, self.precision or "shared", log_precision, self.kl == "closed_form")
 
     def build_values(self, site: ValueSite) -> RegressedValues:
         inputs = site.first_inputs(self.num_inducing)
         outputs = site.first_pseudo_outputs(len(inputs))
         # the paper's appendix on deep GPs: 0 in every layer
         log_precision = 0.0 if self.log_precision is None else self.log_precision
-        return RegressedValues(outputs, inputs, self.precision, log_precision, self.kl == "closed_form")
+        precision = self.precision or "full_per_output"
+        return RegressedValues(outputs, inputs, precision, log_precision, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,8 @@ class GlobalInducing(Posterior):
     """The regression on inducing points propagated from the layers below: correlated across layers, the paper's Eq. 11.
 
     Arguments:
-        precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output".
+        precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output". None
+            stands for "shared" in layers of weights and "full_per_output" in those of Gaussian processes.
         log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (in Gaussian process
             layers 2 elsewhere, which learns faster).
         kl: One "sample" of log Q - log P, or "closed_form" given the inducing activations.
@@ -196,19 +200,20 @@ class GlobalInducing(Posterior):
 
     needs_inducing: ClassVar[bool] = True
 
-    precision: PrecisionKind = "shared"
+    precision: PrecisionKind | None = None
     log_precision: float | None = None
     kl: KLKind = "sample"
 
     def __post_init__(self) -> None:
-        _check_choice("precision", self.precision, PrecisionKind)
+        if self.precision is not None:
+            _check_choice("precision", self.precision, PrecisionKind)
         _check_choice("kl", self.kl, KLKind)
 
     def build(self, site: Site) -> InducingWeights:
         assert site.num_inducing is not None
         outputs = torch.randn(site.num_inducing, site.out_features) if site.targets is None else site.targets.clone()
         log_precision = _first_log_precision(site.is_last, self.log_precision)
-        return InducingWeights(outputs, None, self.precision, log_precision, self.kl == "closed_form")
+        return InducingWeights(outputs, None, self.precision or "shared", log_precision, self.kl == "closed_form")
 
     def build_values(self, site: ValueSite) -> RegressedValues:
         assert site.num_inducing is not None
@@ -216,7 +221,8 @@ class GlobalInducing(Posterior):
         # above the paper's -4, so that layers below the last begin near their mean functions and not near the prior
         default = 0.0 if site.is_last else 2.0
         log_precision = default if self.log_precision is None else self.log_precision
-        return RegressedValues(outputs, None, self.precision, log_precision, self.kl == "closed_form")
+        precision = self.precision or "full_per_output"
+        return RegressedValues(outputs, None, precision, log_precision, self.kl == "closed_form")
 
 
 @dataclass(frozen=True)
@@ -343,12 +349,12 @@ POSTERIORS: dict[str, type[Posterior]] = {
 }
 
 
-def as_posterior(posterior: Posterior | str) -> Posterior:
+def as_posterior(posterior: Posterior | str | type) -> Posterior:
     """Turn a name into a posterior with its default settings."""
     return lookup("posterior", posterior, Posterior, POSTERIORS)
 
 
-def posteriors_for_layers(posterior: Posterior | str, num_layers: int) -> list[Posterior]:
+def posteriors_for_layers(posterior: Posterior | str | type, num_layers: int) -> list[Posterior]:
     """One posterior for each layer of a network; written "A->B", B is for the last layer and A for all others."""
     if isinstance(posterior, str) and "->" in posterior:
         lower, _, last = (part.strip() for part in posterior.partition("->"))
