@@ -13,6 +13,7 @@ from inducing.inference.state import DivergenceError, RollBackWarning
 from inducing.inference.training import fit
 from inducing.linalg.cholesky import FactorisationError, JitterWarning
 from inducing.nn import kernels, models
+from inducing.nn.convolution import Conv2d
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.gp import GPLayer
 from inducing.nn.layers import Linear
@@ -46,6 +47,7 @@ __all__ = [
     "Categorical",
     "CheckpointError",
     "CheckpointWarning",
+    "Conv2d",
     "CoupledInducing",
     "DivergenceError",
     "Draw",

@@ -50,6 +50,31 @@ def network_under_gp():
     return inducing.Network(layers, inducing_points=torch.randn(5, 3))
 
 
+def conv(posterior, prior, boundary="circular"):
+    def build():
+        spec, num_inducing = CONV_POSTERIORS[posterior], 5 if "global" in posterior else None
+        layers = [
+            nn.Unflatten(1, (1, 1, 3)),
+            inducing.Conv2d(1, 4, (1, 3), padding=(0, 1), prior=prior, posterior=spec, boundary=boundary),
+            nn.ReLU(),
+            inducing.Conv2d(4, 3, 1, stride=2, prior=prior, posterior=spec, boundary=boundary, bias=False),
+            nn.Flatten(),
+            inducing.Linear(6, 2, prior=prior, posterior=LAST.get(posterior, spec)),
+        ]
+        return inducing.Network(layers, num_inducing=num_inducing, input_shape=3)
+
+    return build
+
+
+CONV_POSTERIORS = {
+    "global": inducing.GlobalInducing(),
+    "global, per output": inducing.GlobalInducing("per_output", kl="closed_form"),
+    "local": inducing.LocalInducing(6),
+    "factorised": inducing.Factorised(),
+    "factorised->global": inducing.Factorised(),
+    "prior->global": inducing.PriorOnly(),
+}
+LAST = {"factorised->global": "global", "prior->global": "global"}
 GP_POSTERIORS = {
     "global": inducing.GlobalInducing(),
     "global, per output": inducing.GlobalInducing("per_output", kl="closed_form"),
@@ -77,6 +102,8 @@ NETWORKS = {
     **{f"GP {name}": deep_gp(posterior) for name, posterior in GP_POSTERIORS.items()},
     **{f"GP {name} kernel": deep_gp("global", kernel) for name, kernel in KERNELS.items()},
     "a network under a GP": network_under_gp,
+    **{f"conv {p} x {q}": conv(p, q) for p in CONV_POSTERIORS for q in ("neal", "scale")},
+    "conv, exact": conv("global", "standard", "exact"),
 }
 
 
@@ -103,7 +130,7 @@ def test_shapes(network, x):
         assert draw.inducing is None
     else:
         assert draw.inducing.shape == (SAMPLES, 5, 2)
-        assert [layer.inducing.shape[-1] for layer in draw.layers] == [layer.out_features for layer in _layers(network)]
+        assert [layer.inducing.shape[2] for layer in draw.layers] == [layer.out_features for layer in _layers(network)]
 
 
 def test_every_parameter_gets_a_gradient(network, x):

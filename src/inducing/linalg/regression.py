@@ -135,6 +135,30 @@ def regress(
     return WeightSample(weights[:, 0] if groups == 1 else weights[..., 0].mT, kl.expand(num_samples))
 
 
+def regress_statistics(
+    gram: Float[Tensor, "#S G F F"],
+    cross: Float[Tensor, "#S G F C"],
+    prior: Precision,
+    num_samples: int,
+    *,
+    generator: Generator | None = None,
+    closed_form_kl: bool = False,
+) -> WeightSample:
+    """The primal form from X' Lambda X and X' Lambda v alone, where X is never made.
+
+    In float32, a problem that has lost its digits in the factorisation is factorised in float64.
+    """
+    groups, features, columns = cross.shape[1:]
+    noise = standard_normal((num_samples, groups, features, columns), gram, generator)
+    limit = 3000.0 if gram.dtype == torch.float32 and not torch.compiler.is_compiling() else None
+    factor = _factorise(prior.add_to(gram), limit)
+    if factor is None:
+        prior = prior.to(torch.float64)
+        factor, cross, noise = cholesky(prior.add_to(gram.double())), cross.double(), noise.double()
+    weights, kl = (tensor.to(gram.dtype) for tensor in sample_primal(factor, cross, prior, noise, closed_form_kl))
+    return WeightSample(weights[:, 0] if groups == 1 else weights[..., 0].mT, kl.expand(num_samples))
+
+
 def _solve(
     inputs: Float[Tensor, "#S n F"],
     pseudo_outputs: PseudoOutputs,

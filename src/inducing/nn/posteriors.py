@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.linalg.patches import Geometry
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
 from inducing.nn.specification import lookup
@@ -26,7 +27,14 @@ from inducing.nn.values import (
     RegressedValues,
     WhitenedValues,
 )
-from inducing.nn.weights import FactorisedWeights, InducingWeights, OptimalWeights, PriorWeights, Weights
+from inducing.nn.weights import (
+    ConvolvedWeights,
+    FactorisedWeights,
+    InducingWeights,
+    OptimalWeights,
+    PriorWeights,
+    Weights,
+)
 
 KLKind = Literal["sample", "closed_form"]
 
@@ -111,6 +119,10 @@ class Posterior(ABC):
     @abstractmethod
     def build_values(self, site: ValueSite) -> InducingValues:
         """Make the parameters for the values of a Gaussian process."""
+
+    def build_convolution(self, site: Site, geometry: Geometry, size: tuple[int, int], bias: bool) -> Weights:
+        """Make the parameters for the weights of a convolution; the same as those of any layer, unless it uses the maps."""
+        return self.build(site)
 
 
 @dataclass(frozen=True)
@@ -215,6 +227,17 @@ class GlobalInducing(Posterior):
         log_precision = _first_log_precision(site.is_last, self.log_precision)
         return InducingWeights(outputs, None, self.precision or "shared", log_precision, self.kl == "closed_form")
 
+    def build_convolution(self, site: Site, geometry: Geometry, size: tuple[int, int], bias: bool) -> ConvolvedWeights:
+        assert site.num_inducing is not None
+        if self.precision not in (None, "shared", "per_output"):
+            raise ValueError(
+                f'a convolution has a precision for each inducing image, "shared" or "per_output", got {self.precision!r}'
+            )
+        outputs = torch.randn(site.num_inducing, site.out_features, *geometry.output_shape(*size))
+        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        closed_form = self.kl == "closed_form"
+        return ConvolvedWeights(outputs, geometry, bias, self.precision or "shared", log_precision, closed_form)
+
     def build_values(self, site: ValueSite) -> RegressedValues:
         assert site.num_inducing is not None
         outputs = site.first_pseudo_outputs(site.num_inducing)
@@ -237,6 +260,11 @@ class OptimalInducing(Posterior):
 
     def build(self, site: Site) -> OptimalWeights:
         return OptimalWeights(self._targets(site))
+
+    def build_convolution(self, site: Site, geometry: Geometry, size: tuple[int, int], bias: bool) -> Weights:
+        raise ValueError(
+            "an OptimalInducing posterior is for a last layer that is fully connected or a Gaussian process"
+        )
 
     def build_values(self, site: ValueSite) -> OptimalValues:
         return OptimalValues(self._targets(site))

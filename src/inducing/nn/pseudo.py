@@ -48,14 +48,14 @@ class PseudoLikelihood(PosteriorModule, ABC):
 
     def __init__(
         self,
-        pseudo_outputs: Float[Tensor, "M O"],
+        pseudo_outputs: Float[Tensor, "M O *pixels"],
         inducing_inputs: Float[Tensor, "M F"] | None,
         precision: PrecisionKind,
         log_precision: float,
         closed_form_kl: bool,
     ) -> None:
         super().__init__()
-        rows, outputs = pseudo_outputs.shape
+        rows, outputs = pseudo_outputs.shape[:2]
         groups = outputs if precision.endswith("per_output") else 1
         self.use_closed_form = closed_form_kl
         self.pseudo_outputs = nn.Parameter(pseudo_outputs)

@@ -12,11 +12,19 @@ from abc import ABC, abstractmethod
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 
 from inducing.linalg.noise import standard_normal
+from inducing.linalg.patches import Geometry, conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.precision import Precision
-from inducing.linalg.regression import PseudoOutputs, WeightSample, regress
-from inducing.nn.pseudo import LOG_PRECISION_SCALE, OptimalLikelihood, PosteriorModule, PseudoLikelihood
+from inducing.linalg.regression import PseudoOutputs, WeightSample, regress, regress_statistics
+from inducing.nn.pseudo import (
+    LOG_PRECISION_SCALE,
+    OptimalLikelihood,
+    PosteriorModule,
+    PrecisionKind,
+    PseudoLikelihood,
+)
 
 
 class Weights(PosteriorModule, ABC):
@@ -93,6 +101,75 @@ class InducingWeights(PseudoLikelihood, Weights):
         return regress(
             inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
         )
+
+
+class ConvolvedWeights(PseudoLikelihood, Weights):
+    """The regression of pseudo-outputs on the patches of inducing images, with a precision for each image.
+
+    Arguments:
+        pseudo_outputs: First values of V, at each pixel.
+        geometry: Which patches there are.
+        bias: Whether a column of ones is added to them.
+        precision: "shared" by all outputs, or "per_output".
+        log_precision: First value of its logarithm.
+        closed_form_kl: Whether the KL is taken in closed form.
+    """
+
+    def __init__(
+        self,
+        pseudo_outputs: Float[Tensor, "M O h w"],
+        geometry: Geometry,
+        bias: bool,
+        precision: PrecisionKind,
+        log_precision: float,
+        closed_form_kl: bool,
+    ) -> None:
+        super().__init__(pseudo_outputs, None, precision, log_precision, closed_form_kl)
+        self.geometry, self.bias = geometry, bias
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "#S M C H W"] | None,
+        prior: Precision,
+        num_samples: int,
+        generator: Generator | None = None,
+    ) -> WeightSample:
+        assert inputs is not None
+        images, outputs, *pixels = self.pseudo_outputs.shape
+        features = inputs.shape[2] * math.prod(self.geometry.kernel_size) + self.bias
+        root = self.precision_root()
+        if images * math.prod(pixels) < features:
+            # fewer patches than features: the dual form, on the patches themselves
+            rows = patches(inputs, self.geometry).flatten(1, 3)
+            rows = functional.pad(rows, (0, 1), value=1.0) if self.bias else rows
+            values = self.pseudo_outputs.permute(0, 2, 3, 1).reshape(-1, outputs)
+            pseudo_outputs = PseudoOutputs(values, root.repeat_interleave(math.prod(pixels), 1))
+            return regress(
+                rows, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+            )
+        gram, cross = self._statistics(inputs, root.square())
+        return regress_statistics(
+            gram, cross, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+        )
+
+    def _statistics(
+        self, inputs: Float[Tensor, "#S M C H W"], weights: Float[Tensor, "G M"]
+    ) -> tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]:
+        """X' Lambda X and X' Lambda v, with the column of ones that the bias multiplies."""
+        geometry, values = self.geometry, self.pseudo_outputs
+        # lambda_{o i} v_{i o u}
+        weighted = values * weights.mT[:, :, None, None]
+        gram, cross = conv_gram(inputs, weights, geometry), conv_cross(inputs, weighted, geometry)
+        if self.bias:
+            sums = conv_sums(inputs, weights, geometry)
+            count = weights.sum(-1) * math.prod(values.shape[2:])
+            corner = count[None, :, None, None].expand(len(gram), -1, -1, -1)
+            gram = torch.cat([gram, sums[:, :, None]], 2)
+            gram = torch.cat([gram, torch.cat([sums[..., None], corner], 2)], 3)
+            last = weighted.sum((0, 2, 3)).expand(len(cross), 1, -1)
+            cross = torch.cat([cross, last], 1)
+        # (S, F, O) to (S, 1, F, O) or (S, O, F, 1)
+        return gram, cross[:, None] if len(weights) == 1 else cross.mT[..., None]
 
 
 class OptimalWeights(OptimalLikelihood, Weights):
