@@ -205,8 +205,8 @@ class GlobalInducing(Posterior):
     Arguments:
         precision: Pseudo-output precisions "shared" by all outputs, "per_output", "full" (M x M), "full_per_output". None
             stands for "shared" in layers of weights and "full_per_output" in those of Gaussian processes.
-        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (in Gaussian process
-            layers 2 elsewhere, which learns faster).
+        log_precision: First value; None stands for the paper's, 0 in the last layer and -4 elsewhere (2 in Gaussian
+            process layers with an identity mean, which begin there and learn faster).
         kl: One "sample" of log Q - log P, or "closed_form" given the inducing activations.
     """
 
@@ -241,9 +241,10 @@ class GlobalInducing(Posterior):
     def build_values(self, site: ValueSite) -> RegressedValues:
         assert site.num_inducing is not None
         outputs = site.first_pseudo_outputs(site.num_inducing)
-        # above the paper's -4, so that layers below the last begin near their mean functions and not near the prior
-        default = 0.0 if site.is_last else 2.0
-        log_precision = default if self.log_precision is None else self.log_precision
+        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        if self.log_precision is None and not site.is_last and site.mean is not None:
+            # above the paper's -4 where V begins at the mean function: the layer begins there too, and not at the prior
+            log_precision = 2.0
         precision = self.precision or "full_per_output"
         return RegressedValues(outputs, None, precision, log_precision, self.kl == "closed_form")
 
