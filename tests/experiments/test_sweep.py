@@ -69,7 +69,7 @@ def test_filters():
         "posterior": "prior->global",
     }
     with pytest.raises(
-        ValueError, match=r"no run of linear in preset \w+ has .*; there are width 5, 50, 250; depth 1, 2, 4"
+        ValueError, match=r"no run of linear in preset \w+ has .*; there are width 5; depth 1, 2; posterior factorised"
     ):
         sweep.reproduce(EXPERIMENTS["linear"], "smoke", Path("unused"), only={"depth": 77})
 
