@@ -29,7 +29,7 @@ POSTERIORS = {
     "global->factorised": "global->factorised",
     "global->local": "global->local",
 }
-PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior()}
+PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior(), "spatial-iw": "spatial-iw"}
 SAMPLES, ROWS = 5, 8
 
 
