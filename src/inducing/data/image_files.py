@@ -180,7 +180,7 @@ def _find(file: File) -> Path | None:
 
 
 def _get(name: str, file: File) -> Path:
-    """Download a file that is missing, but never where the user has named a folder of his own."""
+    """Download a file that is missing, but never where the user has named a folder of their own."""
     folder = data_folder()
     if folder is None:
         return fetch(file.url, file.download, SHA256.get(file.download))
