@@ -83,8 +83,8 @@ def test_data_verify(real_data, data_here, monkeypatch):
         monkeypatch.undo()
         expected = [
             "yacht: 20 splits of 277 + 31 rows, 6 features, no checksum known",
-            "mnist train: 60000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 as published",
-            "mnist test: 10000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 as published",
+            "mnist train: 60000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 matches",
+            "mnist test: 10000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 matches",
         ]
     done = data("verify", "yacht", "mnist")
     assert (done.exit_code, done.stdout.splitlines()) == (0, expected)

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import io
 import tarfile
 
@@ -164,9 +165,14 @@ def test_verify_compares_checksums(small_images, tmp_path, monkeypatch):
     ):
         image_files.verify("mnist", True)
     monkeypatch.setitem(image_files.SHA256, "cifar-10-batches-bin/test_batch.bin", "0" * 64)
+    batch = (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()
     pack_cifar(tmp_path)
     with pytest.raises(ValueError, match=r"test_batch\.bin of .*tar\.gz has SHA-256 .*, expected 000"):
         images.load("cifar10", False)
+    assert image_files.verify("cifar10", True).endswith("no checksum known")
+    digest = hashlib.sha256(batch).hexdigest()
+    monkeypatch.setitem(image_files.SHA256, "cifar-10-batches-bin/test_batch.bin", digest)
+    assert image_files.verify("cifar10", False).endswith("SHA-256 matches")
 
 
 IMAGES, LABELS = "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"

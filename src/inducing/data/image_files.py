@@ -155,13 +155,18 @@ def verify(name: str, train: bool) -> str:
     part = "train" if train else "test"
     if paths is None:
         raise FileNotFoundError(f"{name} {part} is not here; `inducing data fetch {name}` gets it")
-    known = [path for path in paths if str(path.relative_to(root())) in SHA256]
-    for path in known:
-        _compare_checksum(path.read_bytes(), str(path.relative_to(root())), path)
-    pixels, labels = read(name, train)
-    archived = paths[0].name.endswith(".tar.gz")  # whose members were compared on reading
-    if archived or len(known) == len(paths):
-        origin = "SHA-256 as published"
+    for path in paths:
+        if str(path.relative_to(root())) in SHA256:
+            _compare_checksum(path.read_bytes(), str(path.relative_to(root())), path)
+    pixels, labels = read(name, train)  # which compares the checksums of an archive's members
+    archived = paths[0].name.endswith(".tar.gz")
+    names = (
+        [file.names[0] for file in files(name, train)]
+        if archived
+        else [str(path.relative_to(root())) for path in paths]
+    )
+    if all(known in SHA256 for known in names):
+        origin = "SHA-256 matches"
     else:
         origin = "not the published .mat" if paths[0].suffix == ".npz" else "no checksum known"
     size = " x ".join(str(length) for length in pixels.shape[1:])
