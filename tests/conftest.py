@@ -3,16 +3,26 @@
 Modules that meet the user's own arguments are left out here, so that our messages are tested and not the checker's.
 """
 
+import functools
+import gzip
+import http.server
+import io
 import os
+import tarfile
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import jaxtyping
 import numpy as np
 import pytest
+import scipy.io
 
 jaxtyping.install_import_hook(["inducing.linalg", "inducing.nn.draw"], "beartype.beartype")
 
 import torch  # noqa: E402
+
+from inducing.data import image_files  # noqa: E402
 
 # small matrices gain nothing from a second thread, and lose much where cores are shared
 torch.set_num_threads(1)
@@ -59,3 +69,72 @@ def write_uci_set(folder: Path, num_rows: int = 60, num_splits: int = 20, consta
         order = random.permutation(num_rows)
         np.savetxt(folder / f"index_test_{split}.txt", order[: num_rows // 10], fmt="%d")
         np.savetxt(folder / f"index_train_{split}.txt", order[num_rows // 10 :], fmt="%d")
+
+
+@contextmanager
+def served(folder: Path):
+    """A web server for a folder on the loopback interface."""
+    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *args: None})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder)) as httpd:
+        threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield httpd
+        httpd.shutdown()
+
+
+@pytest.fixture
+def small_images(tmp_path, monkeypatch):
+    """A data folder with small image sets in the published formats, and the package told of their sizes.
+
+    The pixels and labels that were written are returned by name and part; there are no checksums for them.
+    """
+    written = {}
+    for name, described in list(image_files.SETS.items()):
+        monkeypatch.setitem(image_files.SETS, name, described._replace(num_train=20, num_test=10))
+        for train in (True, False):
+            pixels, labels = make_images(20 if train else 10, described.shape)
+            write_image_set(tmp_path, name, train, pixels, labels)
+            written[name, train] = pixels, labels
+    monkeypatch.setattr(image_files, "SHA256", {})
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path))
+    return written
+
+
+def make_images(count: int, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(count)
+    return random.integers(0, 256, (count, *shape), np.uint8), random.permutation(np.arange(count, dtype=np.uint8) % 10)
+
+
+def write_image_set(folder: Path, name: str, train: bool, pixels: np.ndarray, labels: np.ndarray) -> None:
+    """Write images as they are published: idx files with gzip, CIFAR-10's binary batches, SVHN's MATLAB files."""
+    described = image_files.SETS[name]
+    home = folder / described.folder
+    home.mkdir(parents=True, exist_ok=True)
+    if described.format == "idx":
+        stem = "train" if train else "t10k"
+        (home / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(pixels[:, 0])))
+        (home / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    elif described.format == "cifar":
+        records = np.concatenate([labels[:, None], pixels.reshape(len(pixels), -1)], 1)
+        batches = [f"data_batch_{batch}.bin" for batch in range(1, 6)] if train else ["test_batch.bin"]
+        for batch, rows in zip(batches, np.split(records, len(batches)), strict=True):
+            (home / batch).write_bytes(rows.tobytes())
+    else:
+        digits = np.where(labels == 0, 10, labels).astype(np.uint8)[:, None]
+        variables = {"X": pixels.transpose(2, 3, 1, 0), "y": digits}
+        scipy.io.savemat(home / f"{'train' if train else 'test'}_32x32.mat", variables, do_compression=True)
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def pack_cifar(folder: Path) -> Path:
+    """Put the batches into an archive as the published one, in its order, and remove them."""
+    path = folder / "cifar-10-binary.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        notes = tarfile.TarInfo("cifar-10-batches-bin/readme.html")
+        archive.addfile(notes, io.BytesIO())
+        for file in sorted((folder / "cifar-10-batches-bin").glob("*.bin"), reverse=True):
+            archive.add(file, f"cifar-10-batches-bin/{file.name}")
+            file.unlink()
+    return path

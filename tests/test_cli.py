@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from inducing.cli import app
+from inducing.data import image_files, uci
+from tests.conftest import pack_cifar, served, write_uci_set
 
 COMMAND = Path(sys.executable).with_name("inducing")
 
@@ -41,3 +46,101 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("inducing demo: ")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def data_here(small_images, tmp_path):
+    """A data folder with yacht and small image sets, SVHN without its training images."""
+    write_uci_set(tmp_path / "uci" / "yacht")
+    (tmp_path / "svhn" / "train_32x32.mat").unlink()
+    return tmp_path
+
+
+def data(*arguments):
+    """`inducing data` in this process, which knows the sizes of the small sets."""
+    return CliRunner().invoke(app, ["data", *arguments])
+
+
+def test_data_lists_all_sets(data_here):
+    done = data()
+    assert done.exit_code == 0
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert list(lines) == [*uci.FOLDERS, *image_files.SETS]
+    assert lines["boston"] == "not here"
+    assert lines["yacht"] == str(data_here / "uci" / "yacht")
+    assert lines["mnist"] == str(data_here / "mnist")
+    assert lines["svhn"] == f"{data_here / 'svhn'} (train is not here)"
+
+
+def test_data_verify(real_data, data_here, monkeypatch):
+    """The real files where they are at hand, else the small ones."""
+    expected = [
+        "yacht: 20 splits of 54 + 6 rows, 6 features, no checksum known",
+        "mnist train: 20 images of 1 x 28 x 28, labels 0 to 9, no checksum known",
+        "mnist test: 10 images of 1 x 28 x 28, labels 0 to 9, no checksum known",
+    ]
+    if real_data is not None:
+        monkeypatch.undo()
+        expected = [
+            "yacht: 20 splits of 277 + 31 rows, 6 features, no checksum known",
+            "mnist train: 60000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 matches",
+            "mnist test: 10000 images of 1 x 28 x 28, labels 0 to 9, SHA-256 matches",
+        ]
+    done = data("verify", "yacht", "mnist")
+    assert (done.exit_code, done.stdout.splitlines()) == (0, expected)
+
+
+def test_data_verify_names_what_is_damaged_or_missing(data_here):
+    (data_here / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(b"short")
+    done = data("verify", "mnist", "cifar10")
+    assert done.exit_code == 2
+    assert done.stdout.startswith("mnist train: ")
+    assert done.stderr.startswith("inducing data verify: ")
+    assert "data_batch_3.bin holds only 5 bytes" in done.stderr
+    for name in ("boston", "svhn"):
+        for file in (data_here / "svhn").iterdir():
+            file.unlink()
+        assert (
+            data("verify", name).stderr
+            == f"inducing data verify: {name} is not here; `inducing data fetch {name}` gets it\n"
+        )
+
+
+def test_data_fetch(data_here, tmp_path, monkeypatch):
+    pack_cifar(data_here)
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    write_uci_set(data_here / "energy" / "data")
+    with served(data_here) as httpd:
+        address = f"http://127.0.0.1:{httpd.server_port}"
+        monkeypatch.setattr(uci, "SOURCE", address)
+        for name, below in (("cifar10", ""), ("notmnist", "/notmnist"), ("svhn", "/svhn")):
+            monkeypatch.setitem(image_files.SETS, name, image_files.SETS[name]._replace(source=address + below))
+        done = data("fetch", "energy", "cifar10", "notmnist")
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.splitlines()[0] == f"energy         {tmp_path / 'own' / 'uci' / 'energy'}"
+        assert "not here" not in done.stdout
+        failed = data("fetch", "svhn")
+        assert failed.exit_code == 2
+        assert failed.stderr.startswith(f"inducing data fetch: cannot download {address}/svhn/train_32x32.mat")
+    assert data("verify", "energy", "cifar10", "notmnist").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["fetch", "verify"])
+def test_data_refuses_names_before_it_begins(command, data_here):
+    done = data(command, "mnist", "mnits")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"inducing data {command}: unknown data set 'mnits'; known are boston, concrete")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["fetch"], ["verify"], ["nonsense"]])
+def test_data_without_names_or_with_another_command_leaves_with_2(arguments, data_here):
+    assert data(*arguments).exit_code == 2
+
+
+def test_data_in_a_folder_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "nowhere"))
+    done = data()
+    assert done.exit_code == 2
+    assert done.stderr.startswith("inducing data: INDUCING_DATA names ")

@@ -36,7 +36,7 @@ from inducing.nn.posteriors import (
     OptimalInducing,
     PriorOnly,
 )
-from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
+from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
 
@@ -77,6 +77,7 @@ __all__ = [
     "Residual",
     "RollBackWarning",
     "ScalePrior",
+    "SpatialIWPrior",
     "StandardPrior",
     "Standardiser",
     "StudentT",

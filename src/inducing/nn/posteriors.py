@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from torch import Tensor
 from inducing.linalg.patches import Geometry
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
-from inducing.nn.specification import lookup
+from inducing.nn.specification import KLKind, lookup
 from inducing.nn.values import (
     CoupledValues,
     InducingValues,
@@ -35,8 +35,6 @@ from inducing.nn.weights import (
     PriorWeights,
     Weights,
 )
-
-KLKind = Literal["sample", "closed_form"]
 
 # inducing inputs of a Gaussian process layer's own, where nobody says how many
 DEFAULT_NUM_INDUCING = 100

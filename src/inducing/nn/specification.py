@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Literal, TypeVar
+
+# one sample of log Q - log P, or its mean where that is known
+KLKind = Literal["sample", "closed_form"]
 
 T = TypeVar("T")
 

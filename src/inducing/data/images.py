@@ -1,0 +1,126 @@
+"""Image sets as tensors, normalised by the training images, with random flips and crops."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64, Shaped
+from torch import Generator, Tensor
+
+from inducing.data.image_files import SETS, read
+
+
+class Images(NamedTuple):
+    """Images with labels.
+
+    Arguments:
+        x: Images; from `load` with values from 0 to 1, from `normalise` standardised.
+        y: Labels, from 0.
+        classes: What the labels mean.
+    """
+
+    x: Float[Tensor, "N C H W"]
+    y: Int64[Tensor, " N"]
+    classes: tuple[str, ...]
+
+
+def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> Images:
+    """Load a set, from the folder that INDUCING_DATA names or by download.
+
+    Arguments:
+        name: One of "mnist", "fashion-mnist", "notmnist", "cifar10", "svhn".
+        train: The training images, else the test images.
+        dtype: A floating-point dtype for the images, whose values are from 0 to 1.
+    """
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a floating-point dtype, got {dtype}")
+    pixels, labels = read(name, train)
+    return Images(torch.tensor(pixels).to(dtype).div_(255), torch.tensor(labels).long(), SETS[name].classes)
+
+
+def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
+    """Give every channel zero mean and unit standard deviation over all pixels of the training images.
+
+    The first 500 images of MNIST by the statistics of all, as in the paper, are the first 500 of the result.
+
+    Arguments:
+        train: Training images, whose statistics count.
+        others: Images, e.g. for testing, that are treated as the training images are.
+
+    Example:
+        >>> import inducing, torch
+        >>> images = inducing.data.images.Images(torch.rand(100, 3, 8, 8), torch.zeros(100).long(), ("noise",))
+        >>> (train,) = inducing.data.images.normalise(images)
+        >>> train.x.std((0, 2, 3)).round(decimals=1)
+        tensor([1., 1., 1.])
+    """
+    if train.x.ndim != 4 or train.x.numel() == 0:
+        raise ValueError(f"training images must be (N, C, H, W) with at least one image, got {tuple(train.x.shape)}")
+    for other in others:
+        if other.x.ndim != 4 or other.x.shape[1] != train.x.shape[1]:
+            raise ValueError(f"images must be (N, {train.x.shape[1]}, H, W), got {tuple(other.x.shape)}")
+    # float64 a block at a time: all of CIFAR-10 would take more than a gigabyte
+    blocks = train.x.split(1000)
+    pixels = train.x.numel() / train.x.shape[1]
+    mean = sum((block.double().sum((0, 2, 3), keepdim=True) for block in blocks), torch.zeros(())) / pixels
+    squares = sum((((block - mean) ** 2).sum((0, 2, 3), keepdim=True) for block in blocks), torch.zeros(()))
+    std = (squares / pixels).sqrt()
+    # a constant channel becomes zero and not NaN; rounding may give it a tiny deviation
+    std = torch.where(std <= 100 * torch.finfo(train.x.dtype).eps * mean.abs(), 1.0, std)
+    return tuple(
+        images._replace(x=images.x.sub(mean.to(images.x)).div_(std.to(images.x))) for images in (train, *others)
+    )
+
+
+def random_flip(x: Shaped[Tensor, "B C H W"], generator: Generator) -> Shaped[Tensor, "B C H W"]:
+    """Mirror each image, left to right, with probability 1/2."""
+    _check_batch(x)
+    flipped = torch.rand(len(x), generator=generator, device=generator.device).to(x.device) < 0.5
+    return torch.where(flipped[:, None, None, None], x.flip(-1), x)
+
+
+def random_crop(
+    x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
+) -> Shaped[Tensor, "B C H W"]:
+    """Pad each image on all sides and cut out a window of its former size, each place as likely as another.
+
+    Arguments:
+        x: A batch of images.
+        generator: Decides the places.
+        padding: Pixels on each side, 4 in the paper.
+        fill: Value of the padding, or one for each channel. Zero is black before `normalise`, and the mean after it, where
+            ``x.amin((0, 2, 3))`` of the training images is black.
+    """
+    _check_batch(x)
+    if padding < 0:
+        raise ValueError(f"padding must not be negative, got {padding}")
+    count, channels, height, width = x.shape
+    border = torch.as_tensor(fill, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
+    if len(border) not in (1, channels):
+        raise ValueError(f"fill must be one number or one for each of {channels} channels, got {len(border)}")
+    padded = border.repeat(count, channels // len(border), height + 2 * padding, width + 2 * padding)
+    padded[:, :, padding : padding + height, padding : padding + width] = x
+    places = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=generator.device).to(x.device)
+    rows = places[0] + torch.arange(height, device=x.device)
+    columns = places[1] + torch.arange(width, device=x.device)
+    image = torch.arange(count, device=x.device)[:, None, None, None]
+    channel = torch.arange(channels, device=x.device)[:, None, None]
+    return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def augment(
+    x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
+) -> Shaped[Tensor, "B C H W"]:
+    """Flip and crop each image of a batch at random, as the paper does for its ResNet-18; labels stay as they are.
+
+    The same state of the generator gives the same images; each call moves it on.
+    """
+    return random_crop(random_flip(x, generator), generator, padding, fill)
+
+
+def _check_batch(x: Tensor) -> None:
+    if x.ndim != 4:
+        raise ValueError(
+            f"images must be (B, C, H, W), got {tuple(x.shape)}; give one image as a batch of one, x[None]"
+        )

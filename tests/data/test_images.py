@@ -1,0 +1,361 @@
+import gzip
+import hashlib
+import io
+import tarfile
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+
+from inducing.data import image_files, images
+from tests.conftest import idx, make_images, pack_cifar, served
+
+NAMES = list(image_files.SETS)
+
+
+@pytest.fixture
+def server(small_images, tmp_path, monkeypatch):
+    """The small files behind a web server, with an empty cache and no folder named."""
+    pack_cifar(tmp_path)
+    with served(tmp_path) as httpd:
+        for name, described in list(image_files.SETS.items()):
+            below = "" if described.format == "cifar" else f"/{described.folder}"
+            source = f"http://127.0.0.1:{httpd.server_port}{below}"
+            monkeypatch.setitem(image_files.SETS, name, described._replace(source=source))
+        monkeypatch.delenv("INDUCING_DATA")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        yield httpd
+
+
+def assert_same(loaded, written):
+    pixels, labels = written
+    assert torch.equal(loaded.x.mul(255).round().to(torch.uint8), torch.tensor(pixels))
+    assert torch.equal(loaded.y, torch.tensor(labels).long())
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_written_is_read(name, train, small_images):
+    loaded = images.load(name, train)
+    assert_same(loaded, small_images[name, train])
+    assert loaded.x.dtype == torch.float32
+    assert loaded.x.is_contiguous()
+    assert len(loaded.classes) == 10
+
+
+def test_the_real_sets_are_what_they_should_be(real_data, small_images, tmp_path, monkeypatch):
+    """Sizes, first labels and first pixels of the real files; without them, of the small ones."""
+    folder, first = tmp_path, {name: small_images[name, False][1][:3].tolist() for name in NAMES}
+    sizes = dict.fromkeys(NAMES, 10)
+    if real_data is not None:
+        monkeypatch.undo()
+        folder = real_data
+        first = {"mnist": [7, 2, 1], "fashion-mnist": [9, 2, 1], "cifar10": [3, 8, 8], "notmnist": [3, 5, 9]}
+        sizes = {"mnist": 10000, "fashion-mnist": 10000, "notmnist": 10000, "cifar10": 10000, "svhn": 26032}
+    for name, size in sizes.items():
+        pixels, labels = image_files.read(name, False)
+        assert (pixels.shape, labels.shape) == ((size, *image_files.SETS[name].shape), (size,))
+        assert set(labels) == set(range(10))
+        assert labels[:3].tolist() == first.get(name, labels[:3].tolist())
+        if image_files.SETS[name].format == "idx":
+            with gzip.open(folder / name / "t10k-images-idx3-ubyte.gz") as stream:
+                assert stream.read(16 + 784)[16:] == pixels[0].tobytes()
+        if name == "cifar10":
+            record = np.fromfile(folder / "cifar-10-batches-bin" / "test_batch.bin", np.uint8, 3073)
+            np.testing.assert_array_equal(record[1:].reshape(3, 32, 32), pixels[0])
+
+
+def test_statistics_of_mnist(real_data, small_images, monkeypatch):
+    """The mean and standard deviation that everybody knows; without the real files, those of the small ones."""
+    pixels = small_images["mnist", True][0] / 255
+    mean, std, tolerance = pixels.mean(), pixels.std(), 1e-5
+    if real_data is not None:
+        monkeypatch.undo()
+        mean, std, tolerance = 0.1307, 0.3081, 1e-4
+    train = images.load("mnist")
+    (normal,) = images.normalise(train)
+    torch.testing.assert_close(normal.x[:500], (train.x[:500] - mean) / std, rtol=0, atol=20 * tolerance)
+
+
+def test_plain_idx_files(small_images, tmp_path):
+    for packed in (tmp_path / "mnist").glob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    assert_same(images.load("mnist"), small_images["mnist", True])
+
+
+def test_idx_files_that_a_browser_unpacked_without_renaming_them(small_images, tmp_path):
+    for packed in (tmp_path / "mnist").glob("*.gz"):
+        packed.write_bytes(gzip.decompress(packed.read_bytes()))
+    assert_same(images.load("mnist"), small_images["mnist", True])
+
+
+def test_the_archive_of_cifar(small_images, tmp_path):
+    pack_cifar(tmp_path)
+    for train in (True, False):
+        assert_same(images.load("cifar10", train), small_images["cifar10", train])
+
+
+def test_svhn_as_npz(small_images, tmp_path):
+    (tmp_path / "svhn" / "test_32x32.mat").unlink()
+    pixels, labels = small_images["svhn", False]
+    np.savez(tmp_path / "svhn" / "test_32x32.npz", X=pixels.transpose(0, 2, 3, 1), y=labels)
+    assert_same(images.load("svhn", train=False), (pixels, labels))
+    assert image_files.verify("svhn", False).endswith("not the published .mat")
+
+
+def test_dtype(small_images):
+    assert images.load("svhn", dtype=torch.float64).x.dtype == torch.float64
+    with pytest.raises(ValueError, match=r"dtype must be a floating-point dtype, got torch\.uint8"):
+        images.load("svhn", dtype=torch.uint8)
+
+
+def test_unknown_names_are_refused(small_images):
+    with pytest.raises(ValueError, match="unknown image set 'cifar'; known are mnist, fashion-mnist"):
+        images.load("cifar")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file_says_where_to_get_it(name, small_images, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "empty"))
+    with pytest.raises(FileNotFoundError, match=r"is missing\. Get it from http.*fetch .*INDUCING_DATA") as caught:
+        images.load(name)
+    assert image_files.files(name, True)[0].url in str(caught.value)
+    assert image_files.SETS[name].home in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_download_fills_a_cache(name, server, small_images):
+    assert image_files.find(name, True) is None
+    first = images.load(name)
+    server.server_close()
+    assert image_files.find(name, True) is not None
+    assert torch.equal(images.load(name).x, first.x)
+    assert_same(first, small_images[name, True])
+
+
+def test_download_into_the_folder_that_is_named(server, small_images, tmp_path, monkeypatch):
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "own"))
+    assert image_files.download("cifar10", False) == [tmp_path / "own" / "cifar-10-binary.tar.gz"]
+    assert_same(images.load("cifar10", False), small_images["cifar10", False])
+
+
+def test_a_download_with_another_checksum_is_refused(server, monkeypatch):
+    monkeypatch.setitem(image_files.SHA256, "mnist/train-images-idx3-ubyte.gz", "0" * 64)
+    with pytest.raises(FileNotFoundError, match=r"cannot download .*train-images.*does not match.*INDUCING_DATA"):
+        images.load("mnist")
+
+
+def test_a_missing_download_says_what_to_do(server, tmp_path):
+    (tmp_path / "svhn" / "train_32x32.mat").unlink()
+    with pytest.raises(FileNotFoundError, match=r"cannot download .*train_32x32\.mat.*INDUCING_DATA"):
+        images.load("svhn")
+
+
+def test_verify_compares_checksums(small_images, tmp_path, monkeypatch):
+    assert (
+        image_files.verify("mnist", True) == "mnist train: 20 images of 1 x 28 x 28, labels 0 to 9, no checksum known"
+    )
+    monkeypatch.setitem(image_files.SHA256, "mnist/train-labels-idx1-ubyte.gz", "0" * 64)
+    with pytest.raises(
+        ValueError, match=r"train-labels-idx1-ubyte\.gz has SHA-256 .*, expected 000.*not the published"
+    ):
+        image_files.verify("mnist", True)
+    monkeypatch.setitem(image_files.SHA256, "cifar-10-batches-bin/test_batch.bin", "0" * 64)
+    batch = (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()
+    pack_cifar(tmp_path)
+    with pytest.raises(ValueError, match=r"test_batch\.bin of .*tar\.gz has SHA-256 .*, expected 000"):
+        images.load("cifar10", False)
+    assert image_files.verify("cifar10", True).endswith("no checksum known")
+    digest = hashlib.sha256(batch).hexdigest()
+    monkeypatch.setitem(image_files.SHA256, "cifar-10-batches-bin/test_batch.bin", digest)
+    assert image_files.verify("cifar10", False).endswith("SHA-256 matches")
+
+
+IMAGES, LABELS = "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"
+PIXELS = make_images(10, (1, 28, 28))[0][:, 0]
+
+
+def idx_file(array):
+    return gzip.compress(idx(array))
+
+
+def mat_file(**variables):
+    stream = io.BytesIO()
+    scipy.io.savemat(stream, variables)
+    return stream.getvalue()
+
+
+def npz_file(**arrays):
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def tar_file(**members):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, size in members.items():
+            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
+            info.size = size
+            archive.addfile(info, io.BytesIO(bytes(size)))
+    return stream.getvalue()
+
+
+class Trap:
+    """Unpickling this would be noticed."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a file was executed",)
+
+
+SVHN = np.zeros((32, 32, 3, 10), np.uint8)
+DAMAGE = {
+    "idx truncated": (IMAGES, idx_file(PIXELS)[:4000], "is not a whole gzip file"),
+    "idx truncated inside": (IMAGES, gzip.compress(idx(PIXELS)[:-1]), "holds only 7839 bytes of contents, expected 7840"),
+    "idx too long": (IMAGES, gzip.compress(idx(PIXELS) + b"x"), "holds more than 7840 bytes of contents"),
+    "idx with a flipped bit": (IMAGES, gzip.compress(idx(PIXELS), 0)[:-9] + b"!" + gzip.compress(idx(PIXELS), 0)[-8:], "is not a whole gzip file: CRC"),
+    "idx is html": (IMAGES, b"<html>not found</html>", "is not an idx file of bytes: it begins with 3c 68 74 6d"),
+    "idx is empty": (IMAGES, b"", "is not an idx file of bytes: it begins with nothing"),
+    "labels for images": (IMAGES, idx_file(np.zeros(10, np.uint8)), r"holds an array of 1 axes, expected shape \(10, 28, 28\)"),
+    "training images for test images": (IMAGES, idx_file(PIXELS.repeat(2, 0)), r"holds an array of shape \(20, 28, 28\), expected"),
+    "a header that claims terabytes": (IMAGES, gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12), "holds an array of shape"),
+    "a header alone": (IMAGES, bytes([0, 0, 8, 3, 0]), r"holds an array of shape \(\), expected shape"),
+    "label 10": (LABELS, idx_file(np.arange(1, 11, dtype=np.uint8)), "holds a label 10; labels are from 0 to 9"),
+    "cifar truncated": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 9), "holds only 27657 bytes of contents, expected 30730"),
+    "cifar too long": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 11), "holds more than 30730 bytes"),
+    "cifar mislabelled": ("cifar-10-batches-bin/test_batch.bin", b"\x0b" * 30730, "holds a label 11"),
+    "archive truncated": ("cifar-10-binary.tar.gz", tar_file(test_batch=30730)[:80], "is not a whole tar.gz archive"),
+    "archive is html": ("cifar-10-binary.tar.gz", b"<html>", "is not a whole tar.gz archive"),
+    "archive without the batch": ("cifar-10-binary.tar.gz", tar_file(data_batch_1=30730), "does not hold cifar-10-batches-bin/test_batch.bin"),
+    "archive with a large batch": ("cifar-10-binary.tar.gz", tar_file(test_batch=30731), "test_batch.bin in .* has 30731 bytes, expected 30730"),
+    "mat truncated": ("svhn/test_32x32.mat", mat_file(y=np.ones((10, 1), np.uint8), X=SVHN)[:1000], "is not a whole MATLAB file"),
+    "mat is html": ("svhn/test_32x32.mat", b"<html>" * 100, "is not a MATLAB file"),
+    "mat of another shape": ("svhn/test_32x32.mat", mat_file(X=SVHN[..., :9], y=np.ones((10, 1), np.uint8)), r"X in .* is uint8 of shape \(32, 32, 3, 9\), expected uint8 of"),
+    "mat of other variables": ("svhn/test_32x32.mat", mat_file(X=SVHN), "holds X; expected X, y"),
+    "mat with label 0": ("svhn/test_32x32.mat", mat_file(X=SVHN, y=np.zeros((10, 1), np.uint8)), "holds labels from 0 to 0; they are 1 to 10"),
+    "npz truncated": ("svhn/test_32x32.npz", npz_file(X=SVHN)[:1000], "is not a NumPy archive"),
+    "npz of another dtype": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2) / 1.0, y=np.zeros(10, np.uint8)), "X in .* is float64 of shape"),
+    "npz with objects": ("svhn/test_32x32.npz", npz_file(X=np.array([Trap()]), y=np.zeros(10, np.uint8)), "X in .* is object of shape"),
+    "npz with label 10": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2), y=np.full(10, 10, np.uint8)), "holds a label 10"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_files_are_named(case, small_images, tmp_path):
+    file, contents, message = DAMAGE[case]
+    name = {"m": "mnist", "c": "cifar10", "s": "svhn"}[file[0]]
+    # the damaged file stands alone
+    for path in (tmp_path / image_files.SETS[name].folder).glob("*test*"):
+        path.unlink()
+    (tmp_path / file).write_bytes(contents)
+    with pytest.raises(ValueError, match=message) as caught:
+        images.load(name, train=False)
+    assert str(tmp_path / file) in str(caught.value)
+
+
+def test_normalise_by_the_training_images(small_images):
+    train, test = images.load("cifar10"), images.load("cifar10", False)
+    normal, normal_test = images.normalise(train, test)
+    pixels = small_images["cifar10", True][0] / 255
+    mean, std = pixels.mean((0, 2, 3), keepdims=True), pixels.std((0, 2, 3), keepdims=True)
+    np.testing.assert_allclose(normal.x, (pixels - mean) / std, atol=1e-6)
+    np.testing.assert_allclose(normal_test.x, (small_images["cifar10", False][0] / 255 - mean) / std, atol=1e-6)
+    assert torch.equal(normal.y, train.y)
+    assert train.x.min() >= 0, "the images that were given stay as they were"
+
+
+def test_a_constant_channel_becomes_zero():
+    x = torch.stack([torch.full((7, 5, 5), 0.1), torch.rand(7, 5, 5)], 1)
+    (normal,) = images.normalise(images.Images(x, torch.zeros(7).long(), ("a",)))
+    assert normal.x[:, 0].abs().max() < 1e-6
+    torch.testing.assert_close(normal.x[:, 1].std(correction=0).item(), 1.0)
+
+
+def test_statistics_of_many_images_are_those_of_all():
+    x = torch.rand(2500, 1, 2, 2, dtype=torch.float64) + torch.arange(2500)[:, None, None, None]
+    (normal,) = images.normalise(images.Images(x, torch.zeros(2500).long(), ("a",)))
+    torch.testing.assert_close(normal.x, (x - x.mean()) / x.std(correction=0))
+
+
+def test_normalise_refuses_what_has_no_statistics():
+    good = images.Images(torch.rand(2, 3, 4, 4), torch.zeros(2).long(), ("a",))
+    with pytest.raises(ValueError, match="at least one image"):
+        images.normalise(good._replace(x=good.x[:0]))
+    with pytest.raises(ValueError, match=r"images must be \(N, 3, H, W\), got \(2, 1, 4, 4\)"):
+        images.normalise(good, good._replace(x=good.x[:, :1]))
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_half_of_the_images_are_flipped():
+    x = torch.rand(4000, 3, 2, 5)
+    flipped = images.random_flip(x, generator())
+    mirrored = (flipped == x.flip(-1)).all((1, 2, 3))
+    assert (mirrored | (flipped == x).all((1, 2, 3))).all()
+    assert abs(mirrored.double().mean() - 0.5) / (0.25 / 4000) ** 0.5 < 4
+
+
+@pytest.mark.parametrize("fill", [0.0, 7.0, torch.tensor([1.0, 2.0])])
+def test_a_crop_is_a_window_of_the_padded_image(fill):
+    """Every pixel is another number, so that each crop says where it was cut; all 81 places are equally likely."""
+    image = 100 + torch.arange(2 * 32 * 32.0).reshape(2, 32, 32)
+    padded = torch.as_tensor(fill).reshape(-1, 1, 1).repeat(2 // torch.as_tensor(fill).numel(), 40, 40)
+    padded[:, 4:36, 4:36] = image
+    windows = padded.unfold(1, 32, 1).unfold(2, 32, 1).permute(1, 2, 0, 3, 4)  # (9, 9, 2, 32, 32)
+    crops = images.random_crop(image.expand(2000, 2, 32, 32), generator(), fill=fill)
+    # pixel (16, 16) is never padding
+    where = {int(windows[i, j, 0, 16, 16]): (i, j) for i in range(9) for j in range(9)}
+    places = [where[int(crop[0, 16, 16])] for crop in crops]
+    assert all(torch.equal(crop, windows[place]) for crop, place in zip(crops, places, strict=True))
+    counts = np.array([places.count(place) for place in where.values()])
+    expected = 2000 / 81
+    assert len(counts) == 81
+    assert np.abs((counts - expected) / np.sqrt(expected * (1 - 1 / 81))).max() < 4
+
+
+def test_no_padding_leaves_images_alone():
+    x = torch.rand(3, 1, 28, 28)
+    assert torch.equal(images.random_crop(x, generator(), padding=0), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_the_generator_decides(dtype):
+    x = (255 * torch.rand(50, 3, 32, 32)).to(dtype)
+    before = x.clone()
+    torch.manual_seed(1)
+    first = images.augment(x, generator(3))
+    state = torch.get_rng_state()
+    torch.manual_seed(2)
+    again = generator(3)
+    assert torch.equal(images.augment(x, again), first)
+    assert not torch.equal(images.augment(x, again), first)
+    assert not torch.equal(images.augment(x, generator(4)), first)
+    assert (first.shape, first.dtype) == (x.shape, dtype)
+    assert torch.equal(x, before)
+    torch.manual_seed(1)
+    assert torch.equal(torch.get_rng_state(), state), "torch's own generator is not used"
+
+
+def test_images_keep_their_places_and_thus_their_labels():
+    y = torch.arange(1.0, 41.0)
+    augmented = images.augment(y[:, None, None, None].expand(40, 3, 32, 32), generator())
+    assert torch.equal(augmented.amax((1, 2, 3)), y)
+
+
+def test_bad_batches_are_refused():
+    with pytest.raises(
+        ValueError, match=r"images must be \(B, C, H, W\), got \(3, 32, 32\); give one image as a batch"
+    ):
+        images.augment(torch.zeros(3, 32, 32), generator())
+    with pytest.raises(ValueError, match=r"images must be \(B, C, H, W\), got \(32, 32\)"):
+        images.random_crop(torch.zeros(32, 32), generator())
+    with pytest.raises(ValueError, match="padding must not be negative, got -1"):
+        images.random_crop(torch.zeros(1, 3, 32, 32), generator(), padding=-1)
+    with pytest.raises(ValueError, match="fill must be one number or one for each of 3 channels, got 2"):
+        images.random_crop(torch.zeros(1, 3, 32, 32), generator(), fill=torch.zeros(2))
