@@ -47,7 +47,7 @@ def test_auto_follows_the_budget_and_explains_itself(caplog):
         assert len(pick(time_budget=1e9).points) == 200
         with pytest.warns(UserWarning, match="the data alone are expected to take .* more than the time budget of 0 s"):
             assert len(pick(time_budget=0.0).points) == 20
-    assert "num_inducing='auto': 200 of 200 rows; 5000 steps are expected to take about" in caplog.text
+    assert "num_inducing='auto': 200 of 200 rows; 2500 steps are expected to take about" in caplog.text
 
 
 @pytest.mark.parametrize(
