@@ -8,7 +8,8 @@ from torch.distributions import Normal, kl_divergence
 
 import inducing
 from inducing.linalg.precision import Dense, ScaledIdentity
-from inducing.nn.posteriors import POSTERIORS, Site, posteriors_for_layers
+from inducing.nn.posteriors import POSTERIORS, posteriors_for_layers
+from inducing.nn.sites import Site
 
 
 def site(**changes):

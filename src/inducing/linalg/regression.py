@@ -67,9 +67,8 @@ class PseudoOutputs(NamedTuple):
         """X' Lambda v = Y't."""
         if self.root.ndim == 3:
             return self.whiten_inputs(inputs).mT @ self.whiten_values()
-        # one product for all outputs, then (S, F, O) to (S, 1, F, O) or (S, O, F, 1)
-        cross = inputs.mT @ (self.root.square().mT * self.values)
-        return cross[:, None] if len(self.root) == 1 else cross.mT[..., None]
+        # one product for all outputs
+        return by_group(inputs.mT @ (self.root.square().mT * self.values), len(self.root))
 
     def whiten_inputs(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G n F"]:
         """Y = L'X."""
@@ -78,7 +77,7 @@ class PseudoOutputs(NamedTuple):
     def whiten_values(self) -> Float[Tensor, "#S G n C"]:
         """t = L'v."""
         values = self.values if self.values.ndim == 3 else self.values[None]
-        return self._whiten(values[:, None] if self.root.shape[0] == 1 else values.mT[..., None])
+        return self._whiten(by_group(values, len(self.root)))
 
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
         return self.root[..., None] * rows if self.root.ndim == 2 else self.root.mT @ rows
@@ -131,8 +130,7 @@ def regress(
         solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, None)
         assert solved is not None
     weights, kl = (tensor.to(inputs.dtype) for tensor in solved)
-    # (S, 1, F, O) or (S, O, F, 1) to (S, F, O)
-    return WeightSample(weights[:, 0] if groups == 1 else weights[..., 0].mT, kl.expand(num_samples))
+    return WeightSample(by_output(weights), kl.expand(num_samples))
 
 
 def regress_statistics(
@@ -156,7 +154,17 @@ def regress_statistics(
         prior = prior.to(torch.float64)
         factor, cross, noise = cholesky(prior.add_to(gram.double())), cross.double(), noise.double()
     weights, kl = (tensor.to(gram.dtype) for tensor in sample_primal(factor, cross, prior, noise, closed_form_kl))
-    return WeightSample(weights[:, 0] if groups == 1 else weights[..., 0].mT, kl.expand(num_samples))
+    return WeightSample(by_output(weights), kl.expand(num_samples))
+
+
+def by_output(weights: Float[Tensor, "#S G F C"]) -> Float[Tensor, "#S F O"]:
+    """From groups of outputs to outputs: (S, 1, F, O) or (S, O, F, 1) to (S, F, O)."""
+    return weights[:, 0] if weights.shape[1] == 1 else weights[..., 0].mT
+
+
+def by_group(values: Float[Tensor, "#S F O"], groups: int) -> Float[Tensor, "#S G F C"]:
+    """The inverse of `by_output`."""
+    return values[:, None] if groups == 1 else values.mT[..., None]
 
 
 def _solve(

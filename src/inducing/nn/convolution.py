@@ -16,8 +16,9 @@ from torch.nn import functional
 from inducing.linalg.patches import Boundary, Geometry
 from inducing.nn.draw import Draw, Function
 from inducing.nn.layers import Layer, Place, Shape
-from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
+from inducing.nn.posteriors import Factorised, Posterior, as_posterior
 from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
+from inducing.nn.sites import Site
 from inducing.nn.weights import Weights
 
 

@@ -18,8 +18,9 @@ from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
 from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers import Layer, Place, Shape
-from inducing.nn.posteriors import Posterior, PriorOnly, ValueSite, as_posterior
+from inducing.nn.posteriors import Posterior, PriorOnly, as_posterior
 from inducing.nn.processes import Identity, Process, Projection, Zero, draw_path
+from inducing.nn.sites import ValueSite
 from inducing.nn.values import CoupledValues, InducingValues
 
 MeanKind = Literal["zero", "identity"]

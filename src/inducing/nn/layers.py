@@ -15,9 +15,10 @@ from torch import Generator, Tensor, nn
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
-from inducing.nn.posteriors import Factorised, Posterior, Site, as_posterior
+from inducing.nn.posteriors import Factorised, Posterior, as_posterior
 from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
 from inducing.nn.pseudo import PosteriorModule
+from inducing.nn.sites import Site
 from inducing.nn.weights import FactorisedWeights, Weights
 
 Shape = tuple[int, ...]

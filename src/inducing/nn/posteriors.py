@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from torch import Tensor
 from inducing.linalg.patches import Geometry
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
+from inducing.nn.sites import Site, ValueSite
 from inducing.nn.specification import KLKind, lookup
 from inducing.nn.values import (
     CoupledValues,
@@ -35,73 +36,6 @@ from inducing.nn.weights import (
     PriorWeights,
     Weights,
 )
-
-# inducing inputs of a Gaussian process layer's own, where nobody says how many
-DEFAULT_NUM_INDUCING = 100
-
-
-class Site(NamedTuple):
-    """Where a posterior over weights is built.
-
-    Arguments:
-        fan_in: F, weights into each output, the bias among them.
-        out_features: Number of outputs.
-        num_inducing: M, rows of the global inducing points; None where there are none.
-        targets: First values of the pseudo-outputs, given for the last layer of a network.
-        is_last: Whether this is the last layer.
-    """
-
-    fan_in: int
-    out_features: int
-    num_inducing: int | None
-    targets: Float[Tensor, "M O"] | None
-    is_last: bool
-
-
-class ValueSite(NamedTuple):
-    """Where a posterior over the values of a Gaussian process is built.
-
-    Arguments:
-        in_features: Number of inputs.
-        out_features: Number of outputs.
-        num_inducing: M, rows of the global inducing points, or as many as a layer should have of its own; None if
-            nothing was said.
-        targets: First values of the pseudo-outputs, given for the last layer of a network.
-        is_last: Whether this is the last layer.
-        rows: First places of the inducing inputs, where the data tell them.
-        mean: The mean function there, unless it is zero.
-        root: The root of the covariance there.
-    """
-
-    in_features: int
-    out_features: int
-    num_inducing: int | None
-    targets: Float[Tensor, "M O"] | None
-    is_last: bool
-    rows: Float[Tensor, "M D"] | None
-    mean: Float[Tensor, "M O"] | None
-    root: Float[Tensor, "M M"] | None
-
-    def first_inputs(self, number: int | None) -> Float[Tensor, "M D"]:
-        """First values for inducing inputs of a layer's own: where the data are, or else from N(0, 1)."""
-        number = number or self.num_inducing or DEFAULT_NUM_INDUCING
-        if self.rows is not None and number <= len(self.rows):
-            return self.rows[:number].clone()
-        return torch.randn(number, self.in_features)
-
-    def first_pseudo_outputs(self, number: int) -> Float[Tensor, "M O"]:
-        """First values for V: the targets, or where the mean function leads, or else from N(0, 1)."""
-        for values in (self.targets, self.mean):
-            if values is not None and number <= len(values):
-                return values[:number].clone()
-        return torch.randn(number, self.out_features)
-
-
-def _first_log_precision(is_last: bool, given: float | None) -> float:
-    """What the user asked for, or the paper's: 0 in the last layer and -4 elsewhere."""
-    if given is not None:
-        return given
-    return 0.0 if is_last else -4.0
 
 
 @dataclass(frozen=True)
@@ -184,7 +118,7 @@ class LocalInducing(Posterior):
     def build(self, site: Site) -> InducingWeights:
         rows = self.num_inducing or site.fan_in
         inputs, outputs = torch.randn(rows, site.fan_in), torch.randn(rows, site.out_features)
-        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        log_precision = site.first_log_precision(self.log_precision)
         return InducingWeights(outputs, inputs, self.precision or "shared", log_precision, self.kl == "closed_form")
 
     def build_values(self, site: ValueSite) -> RegressedValues:
@@ -222,7 +156,7 @@ class GlobalInducing(Posterior):
     def build(self, site: Site) -> InducingWeights:
         assert site.num_inducing is not None
         outputs = torch.randn(site.num_inducing, site.out_features) if site.targets is None else site.targets.clone()
-        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        log_precision = site.first_log_precision(self.log_precision)
         return InducingWeights(outputs, None, self.precision or "shared", log_precision, self.kl == "closed_form")
 
     def build_convolution(self, site: Site, geometry: Geometry, size: tuple[int, int], bias: bool) -> ConvolvedWeights:
@@ -232,17 +166,14 @@ class GlobalInducing(Posterior):
                 f'a convolution has a precision for each inducing image, "shared" or "per_output", got {self.precision!r}'
             )
         outputs = torch.randn(site.num_inducing, site.out_features, *geometry.output_shape(*size))
-        log_precision = _first_log_precision(site.is_last, self.log_precision)
+        log_precision = site.first_log_precision(self.log_precision)
         closed_form = self.kl == "closed_form"
         return ConvolvedWeights(outputs, geometry, bias, self.precision or "shared", log_precision, closed_form)
 
     def build_values(self, site: ValueSite) -> RegressedValues:
         assert site.num_inducing is not None
         outputs = site.first_pseudo_outputs(site.num_inducing)
-        log_precision = _first_log_precision(site.is_last, self.log_precision)
-        if self.log_precision is None and not site.is_last and site.mean is not None:
-            # above the paper's -4 where V begins at the mean function: the layer begins there too, and not at the prior
-            log_precision = 2.0
+        log_precision = site.first_log_precision(self.log_precision)
         precision = self.precision or "full_per_output"
         return RegressedValues(outputs, None, precision, log_precision, self.kl == "closed_form")
 
@@ -302,7 +233,7 @@ class DSVI(Posterior):
         raise ValueError(_explain_values(self))
 
     def build_values(self, site: ValueSite) -> WhitenedValues:
-        scale = _first_scale(site, self.initial_scale)
+        scale = site.first_scale(self.initial_scale)
         return WhitenedValues(site.first_inputs(self.num_inducing), site.out_features, scale)
 
 
@@ -342,7 +273,7 @@ class CoupledInducing(Posterior):
             # the last layer begins at zero, one below it at a draw of its prior: layers above need distinct inputs
             mean = torch.zeros(rows, outputs) if site.is_last else root @ torch.randn(rows, outputs).to(root)
         relative_mean = torch.zeros(rows, outputs).to(root)
-        relative_root = _first_scale(site, self.initial_scale, elsewhere=1e-5) * torch.eye(rows).to(root)
+        relative_root = site.first_scale(self.initial_scale) * torch.eye(rows).to(root)
         if site.targets is not None and self.initial_scale is None:
             # the exact posterior of one layer: A = I + R_0'R_0 / noise, b = A^-1 R_0'(y - m_0) / noise, TT' = A^-1
             gram = torch.eye(rows).to(root) + root.mT @ root / FIRST_VARIANCE
@@ -387,12 +318,6 @@ def posteriors_for_layers(posterior: Posterior | str | type, num_layers: int) ->
         lower, _, last = (part.strip() for part in posterior.partition("->"))
         return [as_posterior(lower)] * (num_layers - 1) + [as_posterior(last)]
     return [as_posterior(posterior)] * num_layers
-
-
-def _first_scale(site: ValueSite, given: float | None, elsewhere: float = 1e-5) -> float:
-    if given is not None:
-        return given
-    return 1.0 if site.is_last else elsewhere
 
 
 def _explain_values(posterior: Posterior) -> str:

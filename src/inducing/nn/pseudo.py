@@ -6,13 +6,14 @@ precision Lambda, and the inducing inputs where a layer has its own.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inducing.linalg.regression import PseudoOutputs
 from inducing.nn.likelihoods import Gaussian
 
 PrecisionKind = Literal["shared", "per_output", "full", "full_per_output"]
@@ -32,7 +33,17 @@ class PosteriorModule(nn.Module, ABC):
     use_closed_form: bool = False
 
 
-class PseudoLikelihood(PosteriorModule, ABC):
+class Regression(PosteriorModule, ABC):
+    """A posterior that is a prior times a pseudo-likelihood, at inducing inputs of its own or from below."""
+
+    inducing_inputs: nn.Parameter | None
+
+    @abstractmethod
+    def pseudo_data(self) -> PseudoOutputs:
+        """V and the root of Lambda."""
+
+
+class PseudoLikelihood(Regression, ABC):
     """Learned pseudo-outputs and their precision.
 
     Arguments:
@@ -43,7 +54,6 @@ class PseudoLikelihood(PosteriorModule, ABC):
         closed_form_kl: Whether the KL is taken in closed form.
     """
 
-    inducing_inputs: nn.Parameter | None
     precision_lower: nn.Parameter | None
 
     def __init__(
@@ -69,14 +79,18 @@ class PseudoLikelihood(PosteriorModule, ABC):
         diagonal = (LOG_PRECISION_SCALE / 2 * self.scaled_log_precision).exp()
         return diagonal if self.precision_lower is None else lower_triangular(diagonal, self.precision_lower)
 
+    def pseudo_data(self) -> PseudoOutputs:
+        return PseudoOutputs(self.pseudo_outputs, self.precision_root())
 
-class OptimalLikelihood(PosteriorModule, ABC):
+
+class OptimalLikelihood(Regression, ABC):
     """The likelihood itself: V = Y, and Lambda = the precision of its noise. Nothing is learned."""
 
     targets: Tensor
 
     def __init__(self, targets: Float[Tensor, "M O"]) -> None:
         super().__init__()
+        self.inducing_inputs = None
         self.register_buffer("targets", targets)
         # in a tuple, since it is no part of the network: its parameters belong to whoever owns the likelihood
         self._tied: tuple[Gaussian, ...] = ()
@@ -85,14 +99,15 @@ class OptimalLikelihood(PosteriorModule, ABC):
         """Take the precision from the noise of this likelihood, now and whenever it changes."""
         self._tied = (likelihood,)
 
-    def precision_root(self) -> Float[Tensor, "G M"]:
-        """L with Lambda = LL': one precision for all outputs, or one for each."""
+    def pseudo_data(self) -> PseudoOutputs:
         if not self._tied:
             raise RuntimeError(
                 "the optimal last layer takes its precision from a likelihood; tie them with network.tie(likelihood), "
                 "as inducing.ELBO and inducing.fit do"
             )
-        return self._tied[0].noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
+        # one precision for all outputs, or one for each
+        root = self._tied[0].noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
+        return PseudoOutputs(self.targets, root)
 
 
 def lower_triangular(diagonal: Float[Tensor, "G M"], lower: Float[Tensor, "G M M"]) -> Float[Tensor, "G M M"]:

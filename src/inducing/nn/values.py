@@ -19,12 +19,13 @@ from torch import Generator, Tensor, nn
 from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import ScaledIdentity
-from inducing.linalg.regression import PseudoOutputs, sample_primal
+from inducing.linalg.regression import by_output, sample_primal
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,
     PosteriorModule,
     PseudoLikelihood,
+    Regression,
     lower_triangular,
 )
 
@@ -74,8 +75,8 @@ class InducingValues(PosteriorModule, ABC):
         """
 
 
-class RegressedValues(PseudoLikelihood, InducingValues):
-    """Q(u) proportional to N(v; u, Lambda^-1) N(u; m, K): the paper's Algorithm 2."""
+class _Regression(Regression, InducingValues, ABC):
+    """Q(u) proportional to N(v; u, Lambda^-1) N(u; m, K): v - m | a ~ N(R a, Lambda^-1), a ~ N(0, I)."""
 
     def forward(
         self,
@@ -85,23 +86,29 @@ class RegressedValues(PseudoLikelihood, InducingValues):
         generator: Generator | None = None,
         integrate: bool = False,
     ) -> ValueSample:
-        pseudo_outputs = PseudoOutputs(self.pseudo_outputs.double() - mean, self.precision_root().double())
-        return _regress(root, pseudo_outputs, num_samples, generator, integrate, self.use_closed_form)
+        data = self.pseudo_data().to(torch.float64)
+        data = data._replace(values=data.values - mean)
+        prior = ScaledIdentity(root.new_ones(1), root.shape[-1])
+        groups, columns = data.layout
+        noise = standard_normal((num_samples, groups, root.shape[-1], columns), root, generator)
+        # A = I + R' Lambda R = TT'
+        factor, cross = cholesky(prior.add_to(data.gram(root))), data.cross(root)
+        whitened, kl = sample_primal(factor, cross, prior, noise, self.use_closed_form)
+        sample = ValueSample(by_output(whitened), kl.expand(num_samples))
+        if not integrate:
+            return sample
+        # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
+        moment = solve_lower_transposed(factor, solve_lower(factor, cross))
+        identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand(1, groups, -1, -1)
+        return sample._replace(mean=by_output(moment), spread=solve_lower_transposed(factor, identity))
 
 
-class OptimalValues(OptimalLikelihood, InducingValues):
+class RegressedValues(PseudoLikelihood, _Regression):
+    """The regression of learned pseudo-outputs: the paper's Algorithm 2."""
+
+
+class OptimalValues(OptimalLikelihood, _Regression):
     """The exact posterior of the last layer given those below: V = Y and Lambda = the likelihood's noise precision."""
-
-    def forward(
-        self,
-        root: Float[Tensor, "#S M M"],
-        mean: Float[Tensor, "#S M O"],
-        num_samples: int,
-        generator: Generator | None = None,
-        integrate: bool = False,
-    ) -> ValueSample:
-        pseudo_outputs = PseudoOutputs(self.targets.double() - mean, self.precision_root().double())
-        return _regress(root, pseudo_outputs, num_samples, generator, integrate, self.use_closed_form)
 
 
 class PriorValues(InducingValues):
@@ -228,35 +235,6 @@ class CoupledValues(InducingValues):
             kl = volume + (whitened.square() - noise.square()).sum((1, 2)) / 2
         sample = ValueSample(whitened, kl.expand(num_samples))
         return sample._replace(mean=centre, spread=of_noise) if integrate else sample
-
-
-def _regress(
-    root: Float[Tensor, "#S M M"],
-    pseudo_outputs: PseudoOutputs,
-    num_samples: int,
-    generator: Generator | None,
-    integrate: bool,
-    closed_form_kl: bool,
-) -> ValueSample:
-    """v - m | a ~ N(R a, Lambda^-1), a ~ N(0, I): the primal form of the regression, with its moments."""
-    prior = ScaledIdentity(root.new_ones(1), root.shape[-1])
-    groups, columns = pseudo_outputs.layout
-    noise = standard_normal((num_samples, groups, root.shape[-1], columns), root, generator)
-    # A = I + R' Lambda R = TT'
-    factor, cross = cholesky(prior.add_to(pseudo_outputs.gram(root))), pseudo_outputs.cross(root)
-    whitened, kl = sample_primal(factor, cross, prior, noise, closed_form_kl)
-    sample = ValueSample(_by_rows(whitened), kl.expand(num_samples))
-    if not integrate:
-        return sample
-    # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
-    mean = solve_lower_transposed(factor, solve_lower(factor, cross))
-    identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand(1, groups, -1, -1)
-    return sample._replace(mean=_by_rows(mean), spread=solve_lower_transposed(factor, identity))
-
-
-def _by_rows(values: Float[Tensor, "#S G M C"]) -> Float[Tensor, "#S M O"]:
-    """(S, 1, M, O) or (S, O, M, 1) to (S, M, O)."""
-    return values[:, 0] if values.shape[1] == 1 else values[..., 0].mT
 
 
 def _spread(root: Float[Tensor, "O M M"], noise: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:

@@ -17,13 +17,14 @@ from torch.nn import functional
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.patches import Geometry, conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.precision import Precision
-from inducing.linalg.regression import PseudoOutputs, WeightSample, regress, regress_statistics
+from inducing.linalg.regression import PseudoOutputs, WeightSample, by_group, regress, regress_statistics
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,
     PosteriorModule,
     PrecisionKind,
     PseudoLikelihood,
+    Regression,
 )
 
 
@@ -84,8 +85,8 @@ class FactorisedWeights(Weights):
         return self._log_variance().sum() + self.scaled_mean.shape[-1] * prior.logdet()
 
 
-class InducingWeights(PseudoLikelihood, Weights):
-    """The regression of learned pseudo-outputs V on inducing inputs: the layer's own, or those that come from below."""
+class _Regression(Regression, Weights, ABC):
+    """Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1)."""
 
     def forward(
         self,
@@ -97,10 +98,17 @@ class InducingWeights(PseudoLikelihood, Weights):
         if self.inducing_inputs is not None:
             inputs = self.inducing_inputs[None]
         assert inputs is not None
-        pseudo_outputs = PseudoOutputs(self.pseudo_outputs, self.precision_root())
         return regress(
-            inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+            inputs, self.pseudo_data(), prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
         )
+
+
+class InducingWeights(PseudoLikelihood, _Regression):
+    """The regression of learned pseudo-outputs V on inducing inputs: the layer's own, or those that come from below."""
+
+
+class OptimalWeights(OptimalLikelihood, _Regression):
+    """The exact posterior of the last layer given those below: V = Y and Lambda = the likelihood's noise precision."""
 
 
 class ConvolvedWeights(PseudoLikelihood, Weights):
@@ -168,25 +176,7 @@ class ConvolvedWeights(PseudoLikelihood, Weights):
             gram = torch.cat([gram, torch.cat([sums[..., None], corner], 2)], 3)
             last = weighted.sum((0, 2, 3)).expand(len(cross), 1, -1)
             cross = torch.cat([cross, last], 1)
-        # (S, F, O) to (S, 1, F, O) or (S, O, F, 1)
-        return gram, cross[:, None] if len(weights) == 1 else cross.mT[..., None]
-
-
-class OptimalWeights(OptimalLikelihood, Weights):
-    """The exact posterior of the last layer given those below: V = Y and Lambda = the likelihood's noise precision."""
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "#S M F"] | None,
-        prior: Precision,
-        num_samples: int,
-        generator: Generator | None = None,
-    ) -> WeightSample:
-        assert inputs is not None
-        pseudo_outputs = PseudoOutputs(self.targets, self.precision_root())
-        return regress(
-            inputs, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
-        )
+        return gram, by_group(cross, len(weights))
 
 
 class PriorWeights(Weights):
