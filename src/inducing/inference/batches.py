@@ -33,7 +33,7 @@ class Batches(NamedTuple):
     """
 
     since: Callable[[int], Iterator[Batch]]
-    num_data: float
+    num_data: int | float
     steps_per_epoch: int
     repeatable: bool
 
@@ -56,7 +56,7 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         check_rows(x, y)
         check(x, y)
         tensors: Batch = (x, y)
-        num_data: float = len(x)
+        num_data: int | float = len(x)
         if len(data) == 3:
             relative, num_data = relative_weights(data[2], x)
             tensors = (x, y, relative)

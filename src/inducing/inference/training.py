@@ -242,7 +242,7 @@ def _checksums(tensors: Iterable[Tensor]) -> list[int]:
     return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
-def _refuse_partial_optimum(network: Network, data: Data, num_data: float) -> None:
+def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
     last = network.last_layer
     if last is None or not isinstance(last.posterior, OptimalLikelihood):
         return
@@ -258,7 +258,7 @@ def _refuse_partial_optimum(network: Network, data: Data, num_data: float) -> No
         )
 
 
-def _explain_many_inducing_points(network: Network, num_data: float) -> None:
+def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
