@@ -303,7 +303,8 @@ def _explain_scales(data: Data, likelihood: Likelihood) -> None:
         counts = name == "y" and likelihood.support != "real"
         if counts or not tensor.is_floating_point() or len(tensor) < 2:
             continue
-        columns = tensor.detach().flatten(1)
+        # features, or the channels of maps, whose pixels need not be standard one by one
+        columns = tensor.detach().movedim(1, -1).flatten(0, -2) if tensor.ndim > 1 else tensor.detach()[:, None]
         std, mean = columns.std(0), columns.mean(0).abs()
         # constant columns do no harm
         odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean > 10 * std.clamp_min(1.0)))
