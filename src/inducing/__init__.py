@@ -39,6 +39,7 @@ from inducing.nn.posteriors import (
 from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
+from inducing.saving import SavedModelError, load, save
 
 __all__ = [
     "DSVI",
@@ -76,6 +77,7 @@ __all__ = [
     "Record",
     "Residual",
     "RollBackWarning",
+    "SavedModelError",
     "ScalePrior",
     "SpatialIWPrior",
     "StandardPrior",
@@ -87,8 +89,10 @@ __all__ = [
     "evaluate",
     "fit",
     "kernels",
+    "load",
     "metrics",
     "models",
     "predict",
     "recipes",
+    "save",
 ]
