@@ -20,7 +20,7 @@ from inducing.nn.plain import Folded
 from inducing.nn.processes import Identity, Path, Projection, Zero
 from inducing.saving.modules import LAYERS, decode_module, encode_module
 from inducing.saving.networks import DTYPES, Tensors, dtype_name
-from inducing.saving.specifications import choose, decode_value, encode_value, shown, take
+from inducing.saving.specifications import choose, decode_value, encode_value, fits, hints_of, shown, take
 
 FUNCTIONS: dict[str, type[Function]] = {
     cls.__name__: cls
@@ -103,4 +103,11 @@ def _decode(node: Any, where: str, tensors: Tensors, used: set[str]) -> Any:
     values = {key: _decode(item, f"{where}.{key}", tensors, used) for key, item in fields.items()}
     if values.keys() != {field.name for field in dataclasses.fields(cls)}:
         raise ValueError(f"{where}: a {name} has other fields than {sorted(values)}")
+    for key, value in values.items():
+        if not fits(value, hints_of(cls)[key]):
+            raise ValueError(f"{where}: {key} of a {name} cannot be {_kind(value)}")
     return cls(**values)
+
+
+def _kind(value: Any) -> str:
+    return f"{dtype_name(value.dtype)} {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)

@@ -8,7 +8,7 @@ A class is matched exactly: a subclass may do anything, and could not be made wi
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, get_type_hints
+from typing import Any
 
 from torch import nn
 
@@ -16,7 +16,7 @@ from inducing.nn.convolution import Conv2d
 from inducing.nn.gp import GPLayer
 from inducing.nn.layers import Linear
 from inducing.nn.network import Residual
-from inducing.saving.specifications import choose, construct, encode_value, take
+from inducing.saving.specifications import choose, construct, encode_value, hints_of, take
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -116,6 +116,6 @@ def decode_module(node: Any, where: str) -> nn.Module:
     if unknown:
         raise ValueError(f"{where}.{name} has no argument {sorted(unknown)[0]!r}")
     # torch's own annotations are left to torch, which runs the module when the network is built
-    hints = get_type_hints(cls.__init__) if cls in LAYERS else {}
+    hints = hints_of(cls.__init__) if cls in LAYERS else {}
     module: nn.Module = construct(cls, hints, arguments, f"{where}.{name}")
     return module

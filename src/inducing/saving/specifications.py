@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -60,7 +61,7 @@ def decode_value(node: Any, where: str) -> Any:
             if kind in node:
                 name, arguments = take(node, where, **{kind: str, "arguments": dict})
                 cls = choose(known, name, kind, where)
-                return construct(cls, get_type_hints(cls), arguments, f"{where}.{name}")
+                return construct(cls, hints_of(cls), arguments, f"{where}.{name}")
         raise ValueError(f"{where}: {shown(node)} is not a specification")
     return node
 
@@ -79,6 +80,12 @@ def construct(cls: Callable[..., Any], hints: dict[str, Any], arguments: dict[st
         if name in hints and not fits(values[name], hints[name]):
             raise ValueError(f"{where}: {name} cannot be {shown(values[name])}")
     return cls(**values)
+
+
+@cache
+def hints_of(cls: Any) -> dict[str, Any]:
+    """The annotations of a class or of its constructor."""
+    return get_type_hints(cls)
 
 
 def fits(value: Any, hint: Any) -> bool:
