@@ -51,6 +51,14 @@ def load_watched(path):
         watched.clear()
 
 
+def test_the_watch_sees_what_is_executed(tmp_path, monkeypatch):
+    inducing.save(inducing.Poisson(), tmp_path / "model")
+    assert attempt(tmp_path / "model") is not None
+    monkeypatch.setattr("inducing.saving.file.decode", lambda *_: eval("1"))
+    with pytest.raises(AssertionError, match="compile"):
+        attempt(tmp_path / "model")
+
+
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A file with something of everything."""
@@ -231,4 +239,4 @@ def test_flipped_bits(original):
 
 @pytest.mark.slow
 def test_many_flipped_bits(original):
-    flipped(original, range(0, 8 * original.stat().st_size, 5))
+    flipped(original, range(0, 8 * original.stat().st_size, 37))
