@@ -26,7 +26,8 @@ from inducing.nn.likelihoods import (
     Poisson,
     StudentT,
 )
-from inducing.nn.network import Network, Residual
+from inducing.nn.network import Network
+from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import (
     DSVI,
     CoupledInducing,
@@ -37,6 +38,7 @@ from inducing.nn.posteriors import (
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
 from inducing.saving import SavedModelError, load, save
@@ -61,6 +63,7 @@ __all__ = [
     "GlobalInducing",
     "HeteroscedasticGaussian",
     "History",
+    "InducingNorm",
     "JSONLog",
     "JitterWarning",
     "Linear",
