@@ -68,6 +68,7 @@ def test_convolutions_and_residual_blocks(tmp_path):
     network = inducing.Network(
         [
             inducing.Conv2d(1, 4, 3, padding=1, prior="spatial-iw"),
+            inducing.InducingNorm(eps=1e-3),
             nn.ReLU(),
             inducing.Residual(
                 inducing.Conv2d(4, 4, (1, 3), padding=(0, 1), bias=False, posterior="factorised"),
@@ -85,6 +86,13 @@ def test_convolutions_and_residual_blocks(tmp_path):
     )
     perturb(network)
     assert_same(network, again(network, tmp_path), IMAGES)
+
+
+@pytest.mark.parametrize("make", [inducing.models.lenet, inducing.models.resnet8])
+def test_ready_made_convolutional_networks(make, tmp_path):
+    images = torch.linspace(-2, 2, 3 * 256).sin().reshape(3, 1, 16, 16)
+    network = make((1, 16, 16), inducing_points=images)
+    assert_same(network, again(network, tmp_path), images)
 
 
 @pytest.mark.parametrize("mean", ["identity", "zero"])

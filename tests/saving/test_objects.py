@@ -11,24 +11,26 @@ from inducing.saving.objects import SAVABLE
 class Ridge:
     """Stands for an estimator: parameters of its constructor, and what it has fitted."""
 
-    def __init__(self, strength=1.0, likelihood="gaussian"):
-        self.strength, self.likelihood = strength, likelihood
+    def __init__(self, strength=1.0):
+        self.strength = strength
 
     def fit(self):
-        self.network_ = inducing.models.mlp(3, 1, [5], num_inducing=4)
-        self.scale_ = inducing.Standardiser.of(torch.randn(9, 3))
+        points = {"inducing_points": torch.randn(4, 3), "inducing_targets": torch.randn(4, 1)}
+        self.network_ = inducing.models.mlp(
+            3, 1, [5], posterior="global->optimal", learn_inducing_locations=False, **points
+        )
+        self.likelihood_ = inducing.Gaussian(0.4)
+        self.network_.tie(self.likelihood_)
         self.elbo_ = torch.randn(7)
         return self
 
     def to_state(self):
-        fitted = {"network": self.network_, "scale": self.scale_, "elbo": self.elbo_, "names": ["a", "b", "c"]}
-        return encode({"parameters": {"strength": self.strength, "likelihood": self.likelihood}, "fitted": fitted})
+        return {"parameters": {"strength": self.strength}}, {"elbo": self.elbo_}
 
     @classmethod
     def from_state(cls, values, tensors):
-        state = decode(values, tensors)
-        ridge = cls(**state["parameters"])
-        ridge.network_, ridge.scale_, ridge.elbo_, _ = state["fitted"].values()
+        ridge = cls(**values["parameters"])
+        ridge.elbo_ = tensors["elbo"]
         return ridge
 
 
@@ -43,9 +45,9 @@ def test_a_registered_class(registered, tmp_path):
     inducing.save(ridge, tmp_path / "model")
     again = inducing.load(tmp_path / "model")
     assert type(again) is Ridge
-    assert (again.strength, again.likelihood) == (0.5, "gaussian")
+    assert again.strength == 0.5
     assert torch.equal(again.elbo_, ridge.elbo_)
-    assert torch.equal(again.scale_.mean, ridge.scale_.mean)
+    assert again.likelihood_.noise_variance == ridge.likelihood_.noise_variance
     x = torch.zeros(2, 3)
     assert torch.equal(again.network_.sample_functions(2)(x), ridge.network_.sample_functions(2)(x))
 
@@ -61,11 +63,22 @@ def test_what_its_class_refuses_is_an_error_of_the_file(registered, tmp_path):
         registered.__init__ = before
 
 
+def test_an_estimator_has_a_network_and_a_likelihood(registered):
+    node, tensors = encode(registered().fit())
+    node["parts"]["network"], node["parts"]["likelihood"] = node["parts"]["likelihood"], node["parts"]["network"]
+    swapped = {
+        name.replace("network/", "x/").replace("likelihood/", "network/").replace("x/", "likelihood/"): t
+        for name, t in tensors.items()
+    }
+    with pytest.raises(ValueError, match=r"Ridge: network cannot be Gaussian"):
+        decode(node, swapped)
+
+
 def test_a_class_that_nobody_registered_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a Ridge cannot be saved\. What can: Network, Gaussian"):
         inducing.save(Ridge().fit(), tmp_path / "model")
     with pytest.raises(ValueError, match="there is no object 'Ridge' that can be loaded"):
-        decode({"object": "Ridge", "state": {}}, {})
+        decode({"object": "Ridge", "state": {}, "parts": {}}, {})
 
 
 def test_a_name_that_is_taken():

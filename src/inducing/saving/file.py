@@ -57,7 +57,8 @@ def save(model: object, path: str | Path) -> None:
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}
     header: dict[str, Any] = {"format": FORMAT, "library": _version(), "model": node}
     header["sha256"] = _digest(header, tensors)
-    write_atomically(path, to_bytes(tensors, {"format": "pt", ENTRY: json.dumps(header, allow_nan=False)}))
+    # one entry: safetensors would write several in any order, and the same model should give the same file
+    write_atomically(path, to_bytes(tensors, {ENTRY: json.dumps(header, allow_nan=False)}))
 
 
 def load(path: str | Path) -> Any:

@@ -16,6 +16,7 @@ from inducing.nn.convolution import Convolution
 from inducing.nn.draw import Chain, Function, FunctionSamples, Sum
 from inducing.nn.features import Cosines, Hadamard, NetworkFeatures, Rectified, SignedSum
 from inducing.nn.layers import Affine
+from inducing.nn.normalisation import Rescaled
 from inducing.nn.plain import Folded
 from inducing.nn.processes import Identity, Path, Projection, Zero
 from inducing.saving.modules import LAYERS, decode_module, encode_module
@@ -25,7 +26,7 @@ from inducing.saving.specifications import choose, decode_value, encode_value, f
 FUNCTIONS: dict[str, type[Function]] = {
     cls.__name__: cls
     for cls in (
-        *(Chain, Sum, Folded, Affine, Convolution),
+        *(Chain, Sum, Folded, Affine, Convolution, Rescaled),
         *(Path, Zero, Identity, Projection, Cosines, NetworkFeatures, Rectified, SignedSum, Hadamard),
     )
 }

@@ -15,7 +15,8 @@ from torch import nn
 from inducing.nn.convolution import Conv2d
 from inducing.nn.gp import GPLayer
 from inducing.nn.layers import Linear
-from inducing.nn.network import Residual
+from inducing.nn.normalisation import InducingNorm
+from inducing.nn.structure import Residual
 from inducing.saving.specifications import choose, construct, encode_value, hints_of, take
 
 
@@ -39,6 +40,7 @@ LAYERS: dict[type[nn.Module], dict[str, str]] = {
     },
     GPLayer: _same("in_features", "out_features", "mean", "jitter", "num_features")
     | {"kernel": "kernel_spec", "posterior": "posterior_spec"},
+    InducingNorm: _same("eps"),
 }
 # modules that work in place, and pools that return indices, are refused by Network
 PLAIN: dict[type[nn.Module], dict[str, str]] = {

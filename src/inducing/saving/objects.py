@@ -1,14 +1,7 @@
-"""What can be saved, as JSON and tensors: networks, likelihoods, frozen functions, standardisers, and registered classes.
+"""What can be saved, as JSON and tensors: networks, likelihoods, frozen functions, standardisers, and registered estimators.
 
-Tuples and dictionaries of those, of tensors and of plain values can be saved too, so that a class with `to_state` and
-`from_state` needs little more than a dictionary of what it is made of:
-
-    def to_state(self):
-        return encode({"parameters": self.parameters, "network": self.network, "likelihood": self.likelihood})
-
-    @classmethod
-    def from_state(cls, values, tensors):
-        return cls(**decode(values, tensors))
+Tuples and dictionaries of those, of tensors and of plain values can be saved too. An estimator says with `to_state` and
+`from_state` what it is besides its network and its likelihood.
 """
 
 from __future__ import annotations
@@ -38,23 +31,29 @@ State = tuple[dict[str, Any], Tensors]
 
 
 class Savable(Protocol):
-    """A class of this library that says itself how it is saved."""
+    """An estimator that can be saved, together with its network and its likelihood."""
+
+    network_: Network
+    likelihood_: Likelihood
 
     def to_state(self) -> State:
-        """Plain values for JSON, and tensors by name."""
+        """All else that it is: plain values for JSON, and tensors by name."""
 
     @classmethod
     def from_state(cls, values: dict[str, Any], tensors: Tensors) -> Savable:
-        """Make the object again. Both come from a file that may be wrong: raise ValueError where they do not fit."""
+        """Make it again; its network and likelihood are put in place afterwards.
+
+        Both arguments come from a file that may be wrong: raise an error where they do not fit.
+        """
 
 
-# classes by name, and the only ones that a file can name; each says for itself what its state is
+# classes by name, and the only ones that a file can name besides those below
 SAVABLE: dict[str, type[Savable]] = {}
 S = TypeVar("S", bound=type)
 
 
 def register(cls: S) -> S:
-    """Let objects of a class be saved and loaded, by its `to_state` and `from_state`; a decorator."""
+    """Let estimators of a class be saved and loaded, as `Savable` says; a decorator."""
     if cls.__name__ in DECODERS:
         raise ValueError(f"{cls.__name__} is taken")
     SAVABLE[cls.__name__] = cast(type[Savable], cls)
@@ -82,8 +81,7 @@ def encode(model: object) -> State:
         nodes, tensors = _encode_parts(model)
         return {"object": "dict", "items": nodes}, tensors
     if SAVABLE.get(type(model).__name__) is type(model):
-        state, tensors = model.to_state()
-        return {"object": type(model).__name__, "state": state}, tensors
+        return _encode_estimator(model)
     known = ", ".join(["Network", *LIKELIHOODS, "FunctionSamples", "Standardiser", *SAVABLE])
     raise ValueError(
         f"a {type(model).__name__} cannot be saved. What can: {known}; tensors, finite numbers, strings, and tuples, lists "
@@ -98,8 +96,24 @@ def decode(node: object, tensors: Tensors) -> Any:
     assert isinstance(node, dict)
     if name in DECODERS:
         return cls(node, tensors)
-    _, state = take(node, str(name), object=str, state=dict)
-    return cls.from_state(state, tensors)
+    return _decode_estimator(cls, node, tensors)
+
+
+def _encode_estimator(estimator: Savable) -> State:
+    state, own = estimator.to_state()
+    parts, tensors = _encode_parts({"network": estimator.network_, "likelihood": estimator.likelihood_})
+    tensors |= {f"state/{name}": tensor for name, tensor in own.items()}
+    return {"object": type(estimator).__name__, "state": state, "parts": parts}, tensors
+
+
+def _decode_estimator(cls: type[Savable], node: dict[str, Any], tensors: Tensors) -> Savable:
+    name, state, parts = take(node, cls.__name__, object=str, state=dict, parts=dict)
+    own = {key.removeprefix("state/"): tensor for key, tensor in tensors.items() if key.startswith("state/")}
+    others = _decode_parts(parts, {key: tensor for key, tensor in tensors.items() if not key.startswith("state/")})
+    network, likelihood = take(others, name, network=Network, likelihood=Likelihood)
+    estimator = cls.from_state(state, own)
+    estimator.network_, estimator.likelihood_ = network, likelihood
+    return estimator
 
 
 def _encode_parts(parts: dict[str, Any]) -> State:
