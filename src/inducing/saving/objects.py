@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from torch import Tensor
 
@@ -30,6 +30,7 @@ from inducing.saving.specifications import choose, shown, take
 State = tuple[dict[str, Any], Tensors]
 
 
+@runtime_checkable
 class Savable(Protocol):
     """An estimator that can be saved, together with its network and its likelihood."""
 
@@ -106,12 +107,12 @@ def _encode_estimator(estimator: Savable) -> State:
     return {"object": type(estimator).__name__, "state": state, "parts": parts}, tensors
 
 
-def _decode_estimator(cls: type[Savable], node: dict[str, Any], tensors: Tensors) -> Savable:
+def _decode_estimator(cls: Any, node: dict[str, Any], tensors: Tensors) -> Savable:
     name, state, parts = take(node, cls.__name__, object=str, state=dict, parts=dict)
     own = {key.removeprefix("state/"): tensor for key, tensor in tensors.items() if key.startswith("state/")}
     others = _decode_parts(parts, {key: tensor for key, tensor in tensors.items() if not key.startswith("state/")})
     network, likelihood = take(others, name, network=Network, likelihood=Likelihood)
-    estimator = cls.from_state(state, own)
+    estimator: Savable = cls.from_state(state, own)
     estimator.network_, estimator.likelihood_ = network, likelihood
     return estimator
 
