@@ -41,6 +41,7 @@ from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPr
 from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
+from inducing.saving import SavedModelError, load, save
 
 __all__ = [
     "DSVI",
@@ -79,6 +80,7 @@ __all__ = [
     "Record",
     "Residual",
     "RollBackWarning",
+    "SavedModelError",
     "ScalePrior",
     "SpatialIWPrior",
     "StandardPrior",
@@ -90,8 +92,10 @@ __all__ = [
     "evaluate",
     "fit",
     "kernels",
+    "load",
     "metrics",
     "models",
     "predict",
     "recipes",
+    "save",
 ]

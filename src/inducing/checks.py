@@ -17,8 +17,8 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph nothing is looked at."""
-    if torch.compiler.is_compiling() or not value.is_floating_point():
+    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph or on meta nothing is looked at."""
+    if torch.compiler.is_compiling() or not value.is_floating_point() or value.is_meta:
         return
     bad = ~torch.isfinite(value)
     if bad.any():

@@ -163,6 +163,12 @@ class FunctionSamples(nn.Module):
         """The dtype that inputs must have."""
         return self.get_buffer("_input_dtype").dtype
 
+    @property
+    def function(self) -> Function:
+        """The functions that were frozen, (S, B, ...) -> (S, B, ...), with the tensors of this module."""
+        tensors = map(self.get_buffer, self._names)
+        return self._structure.map(lambda _: next(tensors))
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FunctionSamples:
         wide = {name: self.get_buffer(name) for name in self._float64_names}
         super()._apply(fn, recurse)
@@ -173,9 +179,7 @@ class FunctionSamples(nn.Module):
 
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
-        x = check_inputs(x, self.input_shape, self.dtype)
-        tensors = map(self.get_buffer, self._names)
-        return self._structure.map(lambda _: next(tensors))(x[None])
+        return self.function(check_inputs(x, self.input_shape, self.dtype)[None])
 
 
 def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -88,6 +88,9 @@ class Network(nn.Module):
         check_optimal(self.layers, learn_inducing_locations)
         targets = first_targets(inducing_targets, points, self.last_layer)
         self.has_inducing_targets = targets is not None
+        # what else is needed to build it again: layers may have taken their number of inducing inputs from here
+        self.num_first_points = None if points is None else len(points)
+        self.learn_inducing_locations = learn_inducing_locations
         # rows that tell where the data are; drawn at random they tell nothing
         rows = None if inducing_points is None else points
         start = Place(self.input_shape, None if points is None else len(points), targets, False, rows)
