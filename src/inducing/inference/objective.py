@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_rows
+from inducing.checks import check_dtype, check_inputs, check_kind, check_rows
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
@@ -77,8 +77,8 @@ class ELBO(nn.Module):
 
     def __init__(self, network: Network, likelihood: Likelihood, num_data: int) -> None:
         super().__init__()
-        _check_kind("network", network, Network, "an inducing.Network")
-        _check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
+        check_kind("network", network, Network, "an inducing.Network")
+        check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
         if num_data < 1:
             raise ValueError(f"num_data must be at least 1, the size of the whole training set, got {num_data}")
         network.tie(likelihood)
@@ -123,12 +123,6 @@ class ELBO(nn.Module):
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)
-
-
-def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
-    if not isinstance(value, kind):
-        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
 def evaluate(
