@@ -99,7 +99,9 @@ def test_a_chain_that_leaves_the_numbers_does_so_alone():
     def broken(position):
         point = normal(position)
         away = (position != 0).any(1) & (torch.arange(len(position)) == 1)
-        return Point(position, *(tensor.masked_fill(away.view(-1, *[1] * (tensor.ndim - 1)), np.nan) for tensor in point[1:]))
+        return Point(
+            position, *(tensor.masked_fill(away.view(-1, *[1] * (tensor.ndim - 1)), np.nan) for tensor in point[1:])
+        )
 
     start = broken(torch.zeros(3, 3, dtype=torch.float64))
     end = transition(broken, start, 0.1, 3, seeded(1, "test"))

@@ -4,6 +4,9 @@ All chains run at once, along the sample axis. They move in the whitened weights
 w ~ N(0, 1/P), so that the prior is N(0, I) in every direction and one step size serves all layers:
 
     U(z) = |z|^2 / 2 - sum_rows log p(y | f)
+
+A diagonal mass matrix would have little left to do: on the toy problem the standard deviations of z in a chain lie between 0.4
+and 1.2, and the narrow directions are not those of single weights.
 """
 
 from __future__ import annotations
