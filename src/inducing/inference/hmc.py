@@ -5,8 +5,8 @@ w ~ N(0, 1/P), so that the prior is N(0, I) in every direction and one step size
 
     U(z) = |z|^2 / 2 - sum_rows log p(y | f)
 
-A diagonal mass matrix would have little left to do: on the toy problem the standard deviations of z in a chain lie between 0.4
-and 1.2, and the narrow directions are not those of single weights.
+A diagonal mass matrix would have little left to do: on the toy problem the standard deviations of z in a chain lie
+between 0.4 and 1.2, and the narrow directions are not those of single weights.
 """
 
 from __future__ import annotations
