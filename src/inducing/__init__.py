@@ -28,7 +28,8 @@ from inducing.nn.likelihoods import (
     Poisson,
     StudentT,
 )
-from inducing.nn.network import Network, Residual
+from inducing.nn.network import Network
+from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import (
     DSVI,
     CoupledInducing,
@@ -39,6 +40,7 @@ from inducing.nn.posteriors import (
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
 
@@ -64,6 +66,7 @@ __all__ = [
     "HMCSamples",
     "HeteroscedasticGaussian",
     "History",
+    "InducingNorm",
     "JSONLog",
     "JitterWarning",
     "Linear",

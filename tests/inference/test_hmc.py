@@ -171,6 +171,10 @@ def bad_network():
     return inducing.Network([inducing.Conv2d(1, 1, 3, posterior="prior"), nn.Flatten()], input_shape=(1, 4, 4))
 
 
+def normalised():
+    return inducing.Network([inducing.Linear(2, 1), inducing.InducingNorm()], num_inducing=3)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -179,6 +183,7 @@ def bad_network():
         ({"likelihood": inducing.Gaussian}, TypeError, "likelihood must be one of ours"),
         ({"network": bad_network()}, TypeError, "layers.0 Conv2d.* is not a Linear layer"),
         ({"network": inducing.models.deep_gp(2, 1, num_inducing=3)}, TypeError, "layers.0 GPLayer.* is not a Linear"),
+        ({"network": normalised()}, TypeError, "InducingNorm.* takes its statistics from inducing points.*leave it out"),
         ({"network": small("scale")}, TypeError, 'layers.0 has a ScalePrior, which is learned.*prior="neal"'),
         ({"network": small("spatial-iw")}, TypeError, "SpatialIWPrior, which is learned"),
         ({"data": (torch.full((4, 2), torch.nan), torch.zeros(4, 1))}, ValueError, "x contains NaN or inf in 4 of 4"),

@@ -31,6 +31,7 @@ from inducing.nn.layers import Affine, Linear
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.priors import NealPrior, StandardPrior
+from inducing.nn.structure import bayesian_layers
 
 # in whitened weights, whose prior has unit scale; chains with a smaller step do not move
 SMALLEST_STEP = 1e-10
@@ -169,7 +170,7 @@ class WeightPosterior:
     """
 
     def __init__(self, network: Network, likelihood: Likelihood, data: tuple[Tensor, Tensor]) -> None:
-        layers = [_check_layer(name, layer) for name, layer in network.bayesian_layers]
+        layers = [_check_layer(name, layer) for name, layer in bayesian_layers(network.layers)]
         x, y = data
         x = check_inputs(x, network.input_shape, network.dtype).to(network.device)
         y = likelihood.check_targets(y, network.output_shape).to(network.device)

@@ -60,7 +60,8 @@ def fit(
     Arguments:
         network: The Bayesian network.
         likelihood: The distribution of the targets given its outputs; its parameters are learned too.
-        data: A pair (x, y) of tensors, a Dataset, or a DataLoader.
+        data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
+            multiplied by its weight: a row of weight 2 counts as two.
         recipe: "fast", "paper", or a `Recipe`.
         seed: Seed of the posterior samples and the order of the data.
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
@@ -85,7 +86,7 @@ def fit(
     ELBO(network, likelihood, 1)
     source = batches(data, recipe.batch_size, seed, check)
     elbo = ELBO(network, likelihood, source.num_data)
-    _refuse_partial_optimum(network, source.num_data)
+    _refuse_partial_optimum(network, data, source.num_data)
     _explain_many_inducing_points(network, source.num_data)
     _explain_scales(data, likelihood)
     _explain_count_targets(network, likelihood)
@@ -171,12 +172,12 @@ def _gradient(
 ) -> tuple[ELBOTerms, float, float]:
     """Evaluate the ELBO of the present step and leave the gradient of its negative in the parameters."""
     device = elbo.network.device
-    x, y = (tensor.to(device) for tensor in next(stream))
+    x, y, *weights = (tensor.to(device) for tensor in next(stream))
     weight = recipe.temperature * stepwise_warmup(state.step, recipe.kl_warmup_epochs * source.steps_per_epoch)
     noise = seeded(seed, f"posterior samples of step {state.step}", device)
     state.optimizer.zero_grad()
     with recorded_jitter() as jitters:
-        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise)
+        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise, weights[0] if weights else None)
         (-terms.objective / source.num_data).backward()
     gradients = [parameter.grad for parameter in state.parameters if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
@@ -241,16 +242,23 @@ def _checksums(tensors: Iterable[Tensor]) -> list[int]:
     return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
-def _refuse_partial_optimum(network: Network, num_data: int) -> None:
+def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
     last = network.last_layer
-    if last is not None and isinstance(last.posterior, OptimalLikelihood) and network.num_inducing != num_data:
+    if last is None or not isinstance(last.posterior, OptimalLikelihood):
+        return
+    if isinstance(data, tuple | list) and len(data) == 3:
+        raise ValueError(
+            "the last layer has an OptimalInducing posterior, which is known for rows that count alike; "
+            "leave out the weights, or use a GlobalInducing posterior"
+        )
+    if network.num_inducing != num_data:
         raise ValueError(
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
         )
 
 
-def _explain_many_inducing_points(network: Network, num_data: int) -> None:
+def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
@@ -279,7 +287,7 @@ def _explain_scales(data: Data, likelihood: Likelihood) -> None:
     """Inputs and real targets of tensors should be about standard; error bars are wrong long before the mean is."""
     if not isinstance(data, tuple | list):
         return
-    for name, tensor in zip("xy", data, strict=True):
+    for name, tensor in zip("xy", data, strict=False):
         counts = name == "y" and likelihood.support != "real"
         if counts or not tensor.is_floating_point() or len(tensor) < 2:
             continue
