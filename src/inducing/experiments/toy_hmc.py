@@ -126,7 +126,7 @@ def report(results: list[dict[str, Any]], path: Path, console: Console) -> None:
     """Fig. 1: print the tables, write the figure."""
     toy.report(results, path, console)
     for reference in results:
-        if reference["config"]["posterior"] == "hmc":
+        if reference["config"]["posterior"] == "hmc" and len(results) > 1:
             console.print(comparison(results, reference))
 
 
