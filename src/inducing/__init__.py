@@ -5,7 +5,9 @@ from inducing.data.standardise import Standardiser
 from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
+from inducing.inference.diagnostics import Diagnostics
 from inducing.inference.history import History, Record
+from inducing.inference.hmc import HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.recipes import Recipe
@@ -52,6 +54,7 @@ __all__ = [
     "CheckpointWarning",
     "Conv2d",
     "CoupledInducing",
+    "Diagnostics",
     "DivergenceError",
     "Draw",
     "ELBOTerms",
@@ -61,6 +64,7 @@ __all__ = [
     "GPLayer",
     "Gaussian",
     "GlobalInducing",
+    "HMCSamples",
     "HeteroscedasticGaussian",
     "History",
     "InducingNorm",
@@ -91,6 +95,7 @@ __all__ = [
     "data",
     "evaluate",
     "fit",
+    "hmc",
     "kernels",
     "load",
     "metrics",

@@ -6,6 +6,13 @@ import torch
 from torch import Tensor
 
 
+def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
+    """Ask for an object of a kind, and say in words which."""
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"{name} must be {wanted}, got {what}")
+
+
 def check_tensor(name: str, value: object) -> Tensor:
     """Ask for a torch tensor."""
     if not isinstance(value, Tensor):

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_rows, check_tensor
+from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor
 from inducing.inference.batches import relative_weights
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
@@ -80,8 +80,8 @@ class ELBO(nn.Module):
 
     def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
         super().__init__()
-        _check_kind("network", network, Network, "an inducing.Network")
-        _check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
+        check_kind("network", network, Network, "an inducing.Network")
+        check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
         if not num_data > 0:
             raise ValueError(f"num_data must be positive, the size of the whole training set, got {num_data}")
         network.tie(likelihood)
@@ -137,12 +137,6 @@ class ELBO(nn.Module):
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)
-
-
-def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
-    if not isinstance(value, kind):
-        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
 def evaluate(

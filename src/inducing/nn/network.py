@@ -130,6 +130,12 @@ class Network(nn.Module):
         ending = self.layers[-1]
         return ending if isinstance(ending, Layer) else None
 
+    def assemble(self, functions: Sequence[Function]) -> Chain:
+        """The network as a function, with these functions in the places of its Bayesian layers, in their order."""
+        if len(functions) != len(self.layer_names):
+            raise ValueError(f"{len(functions)} functions were given for {len(self.layer_names)} Bayesian layers")
+        return _assemble(self.layers, iter(functions))
+
     def draw(self, num_samples: int, generator: Generator | None = None, consistent: bool = False) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -227,6 +233,23 @@ def _draw(
             inducing = None if inducing is None else step(inducing)
         steps.append(step)
     return NetworkDraw(Chain(tuple(steps)), inducing, tuple(draws))
+
+
+def _assemble(modules: nn.ModuleList, functions: Iterator[Function]) -> Chain:
+    steps: list[Function] = []
+    for module in modules:
+        if isinstance(module, Layer):
+            steps.append(next(functions))
+        elif isinstance(module, Residual):
+            # the body first, as in `_draw`
+            steps.append(Sum(_assemble(module.layers, functions), _assemble(module.shortcut, functions)))
+        elif isinstance(module, InducingNorm):
+            raise TypeError(
+                f"{module} takes its statistics from inducing points, and functions that are given have none; leave it out"
+            )
+        else:
+            steps.append(Folded(module))
+    return Chain(tuple(steps))
 
 
 def _build(modules: nn.ModuleList, place: Place, last: Layer, path: str = "layers") -> Place:
