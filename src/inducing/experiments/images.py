@@ -177,7 +177,10 @@ MNIST500 = Experiment(
     {"prior": ("standard", "neal", "scale", "spatial-iw"), "posterior": POSTERIORS},
     run,
     report,
-    {"smoke": {**_SMOKE, "prior": ("scale", "spatial-iw")}, "cpu": {}},
+    {
+        "smoke": {**_SMOKE, "prior": ("scale", "spatial-iw")},
+        "cpu": {"channels": 16, "num_inducing": 100, "recipe": "fast", "num_steps": 500, "learning_rate": 1e-2},
+    },
 )
 CIFAR10 = Experiment(
     "cifar10",
@@ -186,7 +189,19 @@ CIFAR10 = Experiment(
     {"prior": ("spatial-iw", "scale"), "posterior": POSTERIORS},
     run,
     report,
-    {"smoke": {**_SMOKE, "prior": ("spatial-iw",), "kl_warmup_epochs": 1}, "cpu": {}},
+    {
+        "smoke": {**_SMOKE, "prior": ("spatial-iw",), "kl_warmup_epochs": 1},
+        "cpu": {
+            "channels": 16,
+            "num_data": 5000,
+            "num_inducing": 50,
+            "recipe": "fast",
+            "num_steps": 500,
+            "batch_size": 100,
+            "num_test": 2000,
+            "kl_warmup_epochs": 2,
+        },
+    },
 )
 RESNET18 = Experiment(
     "cifar10-resnet18",
