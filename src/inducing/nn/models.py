@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from inducing.nn.fans import Prior
 from inducing.nn.gp import GPLayer, MeanKind
 from inducing.nn.kernels import Kernel
 from inducing.nn.layers import Linear
 from inducing.nn.network import Network
 from inducing.nn.posteriors import LocalInducing, Posterior, as_posterior, posteriors_for_layers
-from inducing.nn.priors import Prior
 
 
 def mlp(
