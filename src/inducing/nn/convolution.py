@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from inducing.linalg.patches import Boundary, Geometry
+from inducing.linalg.geometry import Boundary, Geometry
 from inducing.nn.draw import Draw, Function
 from inducing.nn.fans import Fan, Prior, PriorModule
 from inducing.nn.layers import Layer, Place, Shape
