@@ -27,7 +27,8 @@ from inducing.nn.likelihoods import (
     Poisson,
     StudentT,
 )
-from inducing.nn.network import Network, Residual
+from inducing.nn.network import Network
+from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import (
     DSVI,
     CoupledInducing,
@@ -38,6 +39,7 @@ from inducing.nn.posteriors import (
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
+from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
 
@@ -62,6 +64,7 @@ __all__ = [
     "GlobalInducing",
     "HeteroscedasticGaussian",
     "History",
+    "InducingNorm",
     "JSONLog",
     "JitterWarning",
     "KroneckerIWPrior",

@@ -63,6 +63,20 @@ def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
         )
 
 
+def check_weights(weights: object, rows: int) -> Tensor:
+    """Ask for one finite weight for each row, none negative and not all zero."""
+    weights = check_tensor("weights", weights)
+    if tuple(weights.shape) != (rows,):
+        raise ValueError(f"weights must have shape ({rows},), one for each row, got {tuple(weights.shape)}")
+    check_finite("weights", weights)
+    if (weights < 0).any():
+        row = int((weights < 0).nonzero()[0])
+        raise ValueError(f"weights must not be negative, but row {row} has {weights[row].item():g}")
+    if not (weights > 0).any():
+        raise ValueError("all weights are zero: there is nothing to learn from")
+    return weights
+
+
 def check_rows(x: Tensor, y: Tensor) -> None:
     """Ask for as many targets as inputs, and for at least one."""
     if len(x) == 0:

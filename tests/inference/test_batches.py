@@ -57,6 +57,15 @@ def test_a_large_batch_is_the_whole_set():
     assert all(x is X and y is Y for x, y in parts)
 
 
+def test_weights_go_with_their_rows():
+    source = batches((X, Y, 2 * X[:, 0]), 4, 0)
+    assert source.num_data == 90
+    for x, y, weights in itertools.islice(source.since(0), 3):
+        assert torch.equal(y, -x)
+        # relative to their mean, 9
+        torch.testing.assert_close(weights, 2 * x[:, 0] / 9)
+
+
 def test_a_loader_keeps_its_batches():
     found, parts = take(DataLoader(TensorDataset(X, Y), batch_size=5), 3, 3)
     assert (found.num_data, found.steps_per_epoch) == (10, 2)
@@ -77,7 +86,12 @@ class Stream(IterableDataset):
     ("data", "error", "message"),
     [
         (X, TypeError, "a pair .* a Dataset or a DataLoader, got Tensor"),
-        ((X, Y, Y), TypeError, "got tuple"),
+        ((X, Y, Y, Y), TypeError, "got tuple"),
+        ((X, Y, Y), ValueError, r"weights must have shape \(10,\), one for each row, got \(10, 1\)"),
+        ((X, Y, X[:, 0].numpy()), TypeError, "weights must be a torch.Tensor, got ndarray"),
+        ((X, Y, X[:, 0] / 0), ValueError, "weights contains NaN or inf"),
+        ((X, Y, Y[:, 0]), ValueError, "weights must not be negative, but row 1 has -1"),
+        ((X, Y, 0 * X[:, 0]), ValueError, "all weights are zero"),
         ((X.numpy(), Y), TypeError, "x must be a torch.Tensor, got ndarray"),
         ((X, Y[:3]), ValueError, "as many rows as each other"),
         ((X[:0], Y[:0]), ValueError, "no data"),

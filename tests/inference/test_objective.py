@@ -48,6 +48,33 @@ def test_minibatches_are_scaled_up_to_all_data():
     torch.testing.assert_close(parts[0].kl, whole.kl)
 
 
+def test_whole_weights_are_repeated_rows():
+    weights = torch.arange(12.0) % 4
+    repeated = torch.arange(12).repeat_interleave(weights.long())
+    network, likelihood = elbo().network, inducing.Gaussian()
+    weighted = inducing.evaluate(network, likelihood, (X, Y, weights), 5)
+    again = inducing.evaluate(network, likelihood, (X[repeated], Y[repeated]), 5)
+    assert weighted.num_data == again.num_data == 18
+    torch.testing.assert_close(weighted.log_likelihood, again.log_likelihood)
+    torch.testing.assert_close(weighted.elbo_per_datapoint, again.elbo_per_datapoint)
+    assert not torch.allclose(weighted.elbo, inducing.evaluate(network, likelihood, (X, Y), 5).elbo)
+
+
+@pytest.mark.parametrize("data", [(X, Y), (X, Y, torch.arange(12.0))], ids=["plain", "weighted"])
+def test_evaluation_in_batches_is_that_of_the_whole(data):
+    network, likelihood = elbo().network, inducing.Gaussian()
+    whole, parts = (inducing.evaluate(network, likelihood, data, 5, batch_size=size) for size in (None, 5))
+    torch.testing.assert_close(parts.log_likelihood, whole.log_likelihood)
+    assert torch.equal(parts.kl, whole.kl)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        inducing.evaluate(network, likelihood, data, batch_size=0)
+
+
+def test_weights_of_another_length_are_refused():
+    with pytest.raises(ValueError, match=r"weights must have shape \(12,\), one for each row, got \(3,\)"):
+        elbo()(X, Y, weights=torch.ones(3))
+
+
 def test_the_elbo_is_below_the_evidence():
     """A bound: for linear regression, where the evidence is known, no posterior exceeds it in expectation."""
     x, y = torch.randn(15, 3).double(), torch.randn(15, 1).double()
@@ -91,5 +118,5 @@ def test_labels_out_of_range_are_refused():
 
 
 def test_num_data_is_checked():
-    with pytest.raises(ValueError, match="num_data must be at least 1"):
+    with pytest.raises(ValueError, match="num_data must be positive"):
         elbo(num_data=0)

@@ -50,6 +50,22 @@ def test_the_same_seed_gives_the_same_numbers(data):
     assert torch.equal(runs[0][1], runs[1][1])
 
 
+def test_whole_weights_train_as_repeated_rows():
+    weights = torch.arange(20.0) % 3
+    repeated = torch.arange(20).repeat_interleave(weights.long())
+    histories = [fit(network(), data, num_steps=30) for data in ((X, Y, weights), (X[repeated], Y[repeated]), (X, Y))]
+    weighted, again, unweighted = (torch.tensor(history.elbo) for history in histories)
+    torch.testing.assert_close(weighted, again, rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(weighted, unweighted, rtol=1e-2, atol=1e-2)
+
+
+def test_an_exact_last_layer_knows_no_weights():
+    points = {"inducing_points": X, "inducing_targets": Y, "learn_inducing_locations": False}
+    exact = inducing.models.mlp(1, 1, [5], posterior="global->optimal", **points)
+    with pytest.raises(ValueError, match="OptimalInducing posterior, which is known for rows that count alike"):
+        fit(exact, (X, Y, torch.ones(20)))
+
+
 def test_the_global_random_state_is_untouched():
     net = network()
     before = torch.get_rng_state()

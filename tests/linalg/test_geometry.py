@@ -15,12 +15,11 @@ def test_the_output_is_that_of_torchs_convolution(kernel, stride, padding):
 
 
 @pytest.mark.parametrize("boundary", ["circular", "exact"])
-def test_put_and_unprepare_are_the_transposes_of_take_and_prepare(boundary):
-    geometry = Geometry((3, 3), (2, 2), (1, 1), boundary)
-    x, shape = torch.randn(2, 7, 6, dtype=torch.float64), geometry.output_shape(7, 6)
-    for place in geometry.places:
-        values = torch.randn(2, *shape, dtype=torch.float64)
-        total = torch.zeros_like(geometry.prepare(x))
-        geometry.put(total, place, values)
-        taken = geometry.take(geometry.prepare(x), place, shape)
-        torch.testing.assert_close((x * geometry.unprepare(total, 7, 6)).sum(), (taken * values).sum())
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (5, 3)])
+def test_unwrap_is_the_transpose_of_wrap(boundary, kernel):
+    geometry = Geometry(kernel, (2, 2), (1, 1), boundary)
+    x = torch.randn(2, 7, 6, dtype=torch.float64)
+    wrapped = geometry.wrap(x)
+    values = torch.randn_like(wrapped)
+    expected = (wrapped * values).sum()
+    torch.testing.assert_close((x * geometry.unwrap(values)).sum(), expected)

@@ -8,7 +8,7 @@ import torch
 
 from inducing.linalg import windows
 from inducing.linalg.geometry import Geometry
-from inducing.linalg.windows import Grid, Rolled, gram_products
+from inducing.linalg.windows import gram_products
 
 GEOMETRIES = [
     Geometry((rows, columns), (stride, stride), (padding, padding), "exact")
@@ -69,19 +69,3 @@ def test_small_products_are_not_cut_into_pieces():
     geometry = Geometry((5, 5), (1, 1), (0, 0), "exact")
     assert len(gram_products(geometry, 14, 14, 100)) == 325
     assert len(gram_products(geometry, 14, 14, 100 * 64**2)) == 881
-
-
-def test_circular_products_are_one_for_each_difference():
-    assert len(gram_products(Geometry((3, 3)), 8, 8, 1)) == 13
-    assert sum(len(product.blocks) for product in gram_products(Geometry((3, 3)), 8, 8, 1)) == 45
-
-
-@pytest.mark.parametrize(
-    "window", [Rolled((0, 0)), Rolled((-1, 2)), Grid((1, 3, 1), (0, 2, 3)), Grid((4, 1, 2), (5, 1, 2))]
-)
-def test_put_is_the_transpose_of_take(window):
-    maps = torch.randn(2, 5, 6, dtype=torch.float64)
-    values = torch.randn_like(window.take(maps))
-    total = torch.zeros_like(maps)
-    window.put(total, values)
-    torch.testing.assert_close((maps * total).sum(), (window.take(maps) * values).sum())

@@ -14,11 +14,14 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
 
-from inducing.checks import check_rows, check_tensor
+from inducing.checks import check_rows, check_tensor, check_weights
 from inducing.linalg.noise import seeded
 
-Data = tuple[Tensor, Tensor] | Dataset | DataLoader
-Batch = tuple[Tensor, Tensor]
+Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset | DataLoader
+# inputs, targets, and weights where there are any
+Batch = tuple[Tensor, ...]
+# (inputs, generator) -> inputs
+Augment = Callable[[Tensor, Generator], Tensor]
 
 
 class Batches(NamedTuple):
@@ -26,13 +29,13 @@ class Batches(NamedTuple):
 
     Arguments:
         since: Gives the endless stream of batches from a step on.
-        num_data: Number of data points behind them.
+        num_data: Number of data points behind them; with weights, their sum.
         steps_per_epoch: Number of batches that make an epoch.
         repeatable: Whether the order is decided by the seed; not so for a DataLoader that shuffles by itself.
     """
 
     since: Callable[[int], Iterator[Batch]]
-    num_data: int
+    num_data: int | float
     steps_per_epoch: int
     repeatable: bool
 
@@ -41,20 +44,26 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
     """Make a source of batches.
 
     Arguments:
-        data: A pair (x, y) of tensors, a Dataset of such rows, or a DataLoader, which keeps its own batch size. Its
-            generator, if it was given one, is set anew for each epoch; without one it shuffles by the global state.
+        data: A pair (x, y) of tensors, or (x, y, weights), where a row of weight 2 counts as two; a Dataset of pairs; or a
+            DataLoader, which keeps its own batch size. Its generator, if it was given one, is set anew for each epoch;
+            without one it shuffles by the global state.
         batch_size: Rows in a batch; with as many as there are data, or more, every batch is the whole set.
         seed: Decides the order.
         check: Called once on a pair of tensors, to refuse bad data before any work is done.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    if isinstance(data, tuple | list) and len(data) == 2:
+    if isinstance(data, tuple | list) and len(data) in (2, 3):
         x, y = check_tensor("x", data[0]), check_tensor("y", data[1])
         check_rows(x, y)
         check(x, y)
+        tensors: Batch = (x, y)
+        num_data: int | float = len(x)
+        if len(data) == 3:
+            relative, num_data = relative_weights(data[2], x)
+            tensors = (x, y, relative)
         per_epoch = -(-len(x) // batch_size)
-        return Batches(lambda step: _of_tensors(x, y, batch_size, seed, step), len(x), per_epoch, True)
+        return Batches(lambda step: _of_tensors(tensors, batch_size, seed, step), num_data, per_epoch, True)
     if isinstance(data, DataLoader):
         loader = data
     elif isinstance(data, Dataset):
@@ -62,7 +71,10 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
             raise ValueError("there are no data: the Dataset has zero rows")
         loader = DataLoader(data, batch_size, shuffle=True, generator=torch.Generator())
     else:
-        raise TypeError(f"data must be a pair (x, y) of tensors, a Dataset or a DataLoader, got {type(data).__name__}")
+        raise TypeError(
+            "data must be a pair (x, y) of tensors, or (x, y, weights), a Dataset or a DataLoader, "
+            f"got {type(data).__name__}"
+        )
     if not (isinstance(loader.dataset, Sized) and isinstance(loader.sampler, Sized)):
         raise TypeError("the data must have a length, so that the KL can be weighed against all of them")
     if len(loader) == 0:
@@ -72,14 +84,32 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
     return Batches(lambda step: _of_loader(loader, seed, step), len(loader.sampler), len(loader), repeatable)
 
 
-def _of_tensors(x: Tensor, y: Tensor, batch_size: int, seed: int, step: int) -> Iterator[Batch]:
+def augmented(source: Batches, augment: Augment, seed: int) -> Batches:
+    """The same batches with their inputs changed at random; what happens in a step depends on its number and the seed."""
+
+    def since(step: int) -> Iterator[Batch]:
+        for number, (x, *rest) in enumerate(source.since(step), step):
+            yield augment(x, seeded(seed, f"augmentation of step {number}")), *rest
+
+    return source._replace(since=since)
+
+
+def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:
+    """Return the weights of all rows divided by their mean, in the dtype of the inputs, and their sum."""
+    given = check_weights(weights, len(x)).double()
+    total = float(given.sum())
+    return (given * (len(x) / total)).to(x.dtype), total
+
+
+def _of_tensors(tensors: Batch, batch_size: int, seed: int, step: int) -> Iterator[Batch]:
+    x = tensors[0]
     if batch_size >= len(x):
-        yield from itertools.repeat((x, y))
+        yield from itertools.repeat(tensors)
     first, skip = divmod(step, -(-len(x) // batch_size))
     for epoch in itertools.count(first):
         order = torch.randperm(len(x), generator=seeded(seed, f"order of epoch {epoch}")).to(x.device)
         for rows in order.split(batch_size)[skip if epoch == first else 0 :]:
-            yield x[rows], y[rows]
+            yield tuple(tensor[rows] for tensor in tensors)
 
 
 def _of_loader(loader: DataLoader, seed: int, step: int) -> Iterator[Batch]:

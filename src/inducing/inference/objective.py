@@ -1,6 +1,8 @@
 """The evidence lower bound, with its terms apart.
 
 ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
+
+With weights, each row's log p(y | f) is multiplied by its own, relative to their mean, and num_data is their sum.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_rows
+from inducing.checks import check_dtype, check_inputs, check_rows, check_tensor
+from inducing.inference.batches import relative_weights
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
@@ -27,14 +30,14 @@ class ELBOTerms(NamedTuple):
         kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`.
         prior_kl: The same for the priors' own variables.
         temperature: What the KL is multiplied with in the objective; the ELBO itself is never tempered.
-        num_data: Number of data points that the likelihood was scaled to.
+        num_data: Number of data points that the likelihood was scaled to; with weights, their sum.
     """
 
     log_likelihood: Float[Tensor, " S"]
     kl: Float[Tensor, "L S"]
     prior_kl: Float[Tensor, "L S"]
     temperature: float
-    num_data: int
+    num_data: int | float
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -64,7 +67,7 @@ class ELBO(nn.Module):
     Arguments:
         network: The Bayesian network.
         likelihood: The distribution of the targets given its outputs.
-        num_data: Number of data points in the whole training set; batches are scaled up to it.
+        num_data: Number of data points in the whole training set, or the sum of their weights; batches are scaled up to it.
 
     Example:
         >>> import torch, inducing
@@ -75,12 +78,12 @@ class ELBO(nn.Module):
         torch.Size([3, 4])
     """
 
-    def __init__(self, network: Network, likelihood: Likelihood, num_data: int) -> None:
+    def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
         super().__init__()
         _check_kind("network", network, Network, "an inducing.Network")
         _check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
-        if num_data < 1:
-            raise ValueError(f"num_data must be at least 1, the size of the whole training set, got {num_data}")
+        if not num_data > 0:
+            raise ValueError(f"num_data must be positive, the size of the whole training set, got {num_data}")
         network.tie(likelihood)
         self.network, self.likelihood, self.num_data = network, likelihood, num_data
 
@@ -91,6 +94,7 @@ class ELBO(nn.Module):
         num_samples: int = 1,
         temperature: float = 1.0,
         generator: Generator | None = None,
+        weights: Float[Tensor, " B"] | None = None,
     ) -> ELBOTerms:
         """Evaluate the terms on a batch.
 
@@ -100,20 +104,30 @@ class ELBO(nn.Module):
             num_samples: S, the number of posterior samples.
             temperature: Weight of the KL in the objective: below 1 for cold posteriors and KL warm-up.
             generator: Source of the noise.
+            weights: How much each row counts, relative to the mean over the whole training set.
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
         check_dtype("y", y, self.network.dtype)
         check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
-        log_likelihood = self._log_likelihood(draw, x, y).sum(-1)
-        return ELBOTerms(
-            (self.num_data / len(x) * log_likelihood).expand(num_samples),
-            torch.stack([layer.kl for layer in draw.layers]),
-            torch.stack([layer.prior_kl for layer in draw.layers]),
-            temperature,
-            self.num_data,
-        )
+        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * (self.num_data / len(x)), temperature)
+
+    def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
+        """Put a log-likelihood of all data beside the KL of a draw."""
+        kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data)
+
+    def log_likelihood(
+        self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " S"]:
+        """The sum of log p(y | f) over the rows, each with its weight."""
+        rows = self._log_likelihood(draw, x, y)
+        if weights is not None:
+            if weights.shape != y.shape[:1]:
+                raise ValueError(f"weights must have shape ({len(y)},), one for each row, got {tuple(weights.shape)}")
+            rows = rows * weights
+        return rows.sum(-1)
 
     def _log_likelihood(self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor) -> Float[Tensor, "S B"]:
         """log p(y | f) of each row, with a last Gaussian process integrated out where that has a closed form."""
@@ -134,18 +148,21 @@ def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
 def evaluate(
     network: Network,
     likelihood: Likelihood,
-    data: tuple[Float[Tensor, "N *in"], Tensor],
+    data: tuple[Float[Tensor, "N *in"], Tensor] | tuple[Float[Tensor, "N *in"], Tensor, Float[Tensor, " N"]],
     num_samples: int = 100,
     seed: int = 0,
+    batch_size: int | None = None,
 ) -> ELBOTerms:
     """Evaluate the ELBO on all data, without gradients: what to compare posteriors by.
 
     Arguments:
         network: A fitted network.
         likelihood: Its likelihood.
-        data: The training data.
+        data: The training data (x, y), or (x, y, weights).
         num_samples: Number of posterior samples to average over.
         seed: Seed of the samples.
+        batch_size: Rows to run at a time, where all together would need too much memory; the default is all. The samples
+            of the weights are the same for all batches, the marginal draws of Gaussian process layers are not.
 
     Example:
         >>> import torch, inducing
@@ -153,7 +170,18 @@ def evaluate(
         >>> network = inducing.models.mlp(3, 1, num_inducing=5)
         >>> elbo = inducing.evaluate(network, inducing.Gaussian(), (x, y)).elbo_per_datapoint.item()
     """
-    x, y = data
+    x, y = data[:2]
+    weights, num_data = relative_weights(data[2], x) if len(data) == 3 else (None, max(len(x), 1))
+    objective = ELBO(network, likelihood, num_data)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    x = check_inputs(x, network.input_shape, network.dtype)
+    y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
+    check_dtype("y", y, network.dtype)
+    check_rows(x, y)
     with torch.no_grad():
-        objective = ELBO(network, likelihood, max(len(x), 1))
-        return objective(x, y, num_samples, generator=seeded(seed, "evaluation", network.device))
+        draw = network.draw(num_samples, seeded(seed, "evaluation", network.device))
+        tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
+        batches = zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True)
+        parts = [objective.log_likelihood(draw, *(each.to(network.device) for each in batch)) for batch in batches]
+        return objective.terms(draw, torch.stack(parts).sum(0) * (num_data / len(x)))

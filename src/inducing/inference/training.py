@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.batches import Batch, Batches, Data, batches
+from inducing.inference.batches import Augment, Batch, Batches, Data, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints
 from inducing.inference.history import History, Record
 from inducing.inference.interrupts import Interrupts, interrupts
@@ -45,6 +45,7 @@ def fit(
     recipe: Recipe | str = "fast",
     *,
     seed: int = 0,
+    augment: Augment | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -60,9 +61,11 @@ def fit(
     Arguments:
         network: The Bayesian network.
         likelihood: The distribution of the targets given its outputs; its parameters are learned too.
-        data: A pair (x, y) of tensors, a Dataset, or a DataLoader.
+        data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
+            multiplied by its weight: a row of weight 2 counts as two.
         recipe: "fast", "paper", or a `Recipe`.
         seed: Seed of the posterior samples and the order of the data.
+        augment: Changes the inputs of each batch at random, ``augment(x, generator)``, e.g. `inducing.data.images.augment`.
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
             with the result of a run that was never interrupted.
@@ -84,8 +87,10 @@ def fit(
     # a network and a likelihood of ours, before anything is asked of them
     ELBO(network, likelihood, 1)
     source = batches(data, recipe.batch_size, seed, check)
+    if augment is not None:
+        source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
-    _refuse_partial_optimum(network, source.num_data)
+    _refuse_partial_optimum(network, data, source.num_data)
     _explain_many_inducing_points(network, source.num_data)
     _explain_scales(data, likelihood)
     _explain_count_targets(network, likelihood)
@@ -94,7 +99,7 @@ def fit(
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
     state = TrainingState(parameters, recipe.learning_rate)
     with ExitStack() as stack:
-        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, elbo)
+        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, augment, elbo)
         continues = saved is not None and saved.restore(state)
         if not continues:
             if recipe.optimal_start:
@@ -171,12 +176,12 @@ def _gradient(
 ) -> tuple[ELBOTerms, float, float]:
     """Evaluate the ELBO of the present step and leave the gradient of its negative in the parameters."""
     device = elbo.network.device
-    x, y = (tensor.to(device) for tensor in next(stream))
+    x, y, *weights = (tensor.to(device) for tensor in next(stream))
     weight = recipe.temperature * stepwise_warmup(state.step, recipe.kl_warmup_epochs * source.steps_per_epoch)
     noise = seeded(seed, f"posterior samples of step {state.step}", device)
     state.optimizer.zero_grad()
     with recorded_jitter() as jitters:
-        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise)
+        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise, weights[0] if weights else None)
         (-terms.objective / source.num_data).backward()
     gradients = [parameter.grad for parameter in state.parameters if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
@@ -213,7 +218,14 @@ def _explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
 
 
 def _open_checkpoints(
-    folder: str | Path | None, stack: ExitStack, data: Data, source: Batches, recipe: Recipe, seed: int, elbo: ELBO
+    folder: str | Path | None,
+    stack: ExitStack,
+    data: Data,
+    source: Batches,
+    recipe: Recipe,
+    seed: int,
+    augment: Augment | None,
+    elbo: ELBO,
 ) -> Checkpoints | None:
     if folder is None:
         return None
@@ -225,6 +237,7 @@ def _open_checkpoints(
     run = {
         "recipe": recipe.identity(),
         "seed": int(seed),
+        "augment": None if augment is None else getattr(augment, "__qualname__", type(augment).__qualname__),
         "num_data": source.num_data,
         "data": _checksums(data if isinstance(data, tuple | list) else []),
         "network": repr(elbo.network),
@@ -241,16 +254,23 @@ def _checksums(tensors: Iterable[Tensor]) -> list[int]:
     return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
-def _refuse_partial_optimum(network: Network, num_data: int) -> None:
+def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
     last = network.last_layer
-    if last is not None and isinstance(last.posterior, OptimalLikelihood) and network.num_inducing != num_data:
+    if last is None or not isinstance(last.posterior, OptimalLikelihood):
+        return
+    if isinstance(data, tuple | list) and len(data) == 3:
+        raise ValueError(
+            "the last layer has an OptimalInducing posterior, which is known for rows that count alike; "
+            "leave out the weights, or use a GlobalInducing posterior"
+        )
+    if network.num_inducing != num_data:
         raise ValueError(
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
         )
 
 
-def _explain_many_inducing_points(network: Network, num_data: int) -> None:
+def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
@@ -279,7 +299,7 @@ def _explain_scales(data: Data, likelihood: Likelihood) -> None:
     """Inputs and real targets of tensors should be about standard; error bars are wrong long before the mean is."""
     if not isinstance(data, tuple | list):
         return
-    for name, tensor in zip("xy", data, strict=True):
+    for name, tensor in zip("xy", data, strict=False):
         counts = name == "y" and likelihood.support != "real"
         if counts or not tensor.is_floating_point() or len(tensor) < 2:
             continue

@@ -45,6 +45,18 @@ class Geometry:
         rows, columns = ((size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in sizes)
         return rows, columns
 
+    def wrap(self, x: Float[Tensor, "*batch H W"]) -> Float[Tensor, "*batch P Q"]:
+        """The map for a plain convolution, which gives what this one should: wrapped around, or as it is."""
+        if self.boundary == "exact":
+            return x
+        rows, columns = (size // 2 for size in self.kernel_size)
+        return wrap(x, (rows, rows), (columns, columns))
+
+    @property
+    def plain(self) -> tuple[Place, Place]:
+        """Stride and padding of that plain convolution."""
+        return ((1, 1), (0, 0)) if self.boundary == "circular" else (self.stride, self.padding)
+
     def prepare(self, x: Float[Tensor, "*batch H W"]) -> Float[Tensor, "*batch P Q"]:
         """The map from which `take` takes: padded, or as it is."""
         if self.boundary == "circular":
@@ -58,16 +70,32 @@ class Geometry:
         (i, j), (rows, columns), (down, across) = place, shape, self.stride
         return x[..., i : i + down * (rows - 1) + 1 : down, j : j + across * (columns - 1) + 1 : across]
 
-    def put(self, total: Float[Tensor, "*batch P Q"], place: Place, values: Float[Tensor, "*batch h w"]) -> None:
-        """Add values back to where `take` took them from: its transpose."""
-        if self.boundary == "circular":
-            total += values.roll(place, (-2, -1))
-        else:
-            self.take(total, place, (values.shape[-2], values.shape[-1])).add_(values)
-
-    def unprepare(self, total: Float[Tensor, "*batch P Q"], height: int, width: int) -> Float[Tensor, "*batch H W"]:
-        """The transpose of `prepare`: leave out the padding."""
-        if self.boundary == "circular":
+    def unwrap(self, total: Float[Tensor, "*batch P Q"]) -> Float[Tensor, "*batch H W"]:
+        """The transpose of `wrap`: add what stands beyond the border to the pixels that it came from."""
+        if self.boundary == "exact":
             return total
-        top, left = self.padding
-        return total[..., top : top + height, left : left + width]
+        rows, columns = (size // 2 for size in self.kernel_size)
+        height, width = total.shape[-2] - 2 * rows, total.shape[-1] - 2 * columns
+        core = total[..., rows : rows + height, :]
+        for row in (*range(rows), *range(rows + height, total.shape[-2])):
+            core[..., (row - rows) % height, :] += total[..., row, :]
+        inner = core[..., columns : columns + width]
+        for column in (*range(columns), *range(columns + width, total.shape[-1])):
+            inner[..., (column - columns) % width] += core[..., column]
+        return inner
+
+
+def wrap(
+    x: Float[Tensor, "*batch H W"], rows: tuple[int, int], columns: tuple[int, int]
+) -> Float[Tensor, "*batch P Q"]:
+    """The map continued periodically, by so many rows and columns before and after it."""
+    (top, bottom), (left, right) = rows, columns
+    height, width = x.shape[-2:]
+    wrapped = x.new_empty(*x.shape[:-2], height + top + bottom, width + left + right)
+    core = wrapped[..., top : top + height, :]
+    core[..., left : left + width] = x
+    for column in (*range(left), *range(left + width, wrapped.shape[-1])):
+        core[..., column] = x[..., (column - left) % width]
+    for row in (*range(top), *range(top + height, wrapped.shape[-2])):
+        wrapped[..., row, :] = core[..., (row - top) % height, :]
+    return wrapped

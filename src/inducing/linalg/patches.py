@@ -9,9 +9,12 @@ the kernel, c a channel. Its regression needs only
 and neither needs the patches themselves, which take as many times the memory of the map as the kernel has places.
 
 Boundaries. "circular" wraps the map around, as the paper does for its posterior: a block of the Gram matrix then depends on
-the difference s = e - d alone and is one product of the map with its rolled self, 13 products for a 3 x 3 kernel. Stride is
+the difference s = e - d alone and is one product of the map with its shifted self, 13 products for a 3 x 3 kernel. Stride is
 ignored: v has a value at every pixel of the input. "exact" is the convolution that the network runs, with zero padding and
-stride: blocks of one difference then share all but lines at the border. See `inducing.linalg.windows`.
+stride: blocks with one difference then share all but lines at the border. See `inducing.linalg.circular` and
+`inducing.linalg.windows`.
+
+The cross term is what the gradient of a convolution with respect to its kernel is, and torch has that.
 
 The gradient is written by hand, since autograd would keep a copy of the map for each product. Both directions work on a few
 images at a time, so that their temporaries stay small and in the cache. Features are ordered as in
@@ -23,15 +26,18 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.grad import conv2d_input, conv2d_weight
 
-from inducing.linalg.geometry import Geometry, Place
-from inducing.linalg.windows import gram_products
+from inducing.linalg.circular import CircularGram
+from inducing.linalg.geometry import Geometry
+from inducing.linalg.windows import ExactGram
 
 # numbers of the map to work on at a time: 2 MiB in float32
 CHUNK = 2**19
@@ -64,9 +70,27 @@ def conv_sums(
 ) -> Float[Tensor, "S G F"]:
     """X' Lambda 1: what a bias needs."""
     shape = geometry.output_shape(*x.shape[-2:])
+    if geometry.boundary == "circular":
+        # every place of the kernel meets every pixel
+        sums = x.sum((-2, -1))[..., None].expand(-1, -1, -1, len(geometry.places))
+        return torch.einsum("smcd,gm->sgcd", sums, weights).flatten(2)
     prepared = geometry.prepare(x)
     sums = torch.stack([geometry.take(prepared, place, shape).sum((-2, -1)) for place in geometry.places], -1)
     return torch.einsum("smcd,gm->sgcd", sums, weights).flatten(2)
+
+
+class _Form(Protocol):
+    """What a boundary makes of the Gram matrix: products, the blocks (d, e), d <= e, that each is part of, the gradient."""
+
+    blocks: list[list[tuple[int, int]]]
+
+    def add_products(
+        self, products: Float[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
+    ) -> None:
+        """Add those of a few images."""
+
+    def multiplier(self, blocks: Float[Tensor, "S K K C C"]) -> Callable[[Tensor], Tensor]:
+        """The map X -> dX / lambda, given the symmetric cotangents of all blocks."""
 
 
 class _Gram(torch.autograd.Function):
@@ -75,76 +99,65 @@ class _Gram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, geometry: Geometry) -> Tensor:
         ctx.save_for_backward(x, weights)
-        samples, _, channels, height, width = x.shape
-        ctx.products = gram_products(geometry, height, width, len(weights) * channels**2)
-        ctx.count = count = len(geometry.places)
-        sums = x.new_zeros(len(ctx.products), samples, channels, channels)
+        samples, images, channels, height, width = x.shape
+        form: _Form = CircularGram(geometry)
+        if geometry.boundary == "exact":
+            form = ExactGram(geometry, height, width, images * channels**2)
+        ctx.form, ctx.count = form, len(geometry.places)
+        products = x.new_zeros(len(form.blocks), samples, channels, channels)
         for chunk in _chunks(x):
-            maps = x[:, chunk].transpose(1, 2).contiguous()
-            scaled = maps * weights[chunk, None, None]
-            for total, product in zip(sums, ctx.products, strict=True):
-                total += product.first.take(scaled).flatten(2) @ product.second.take(maps).flatten(2).mT
-        gram = x.new_zeros(samples, channels, count, channels, count)
-        for total, product in zip(sums, ctx.products, strict=True):
-            for d, e in product.blocks:
-                gram[:, :, d, :, e] += total
+            form.add_products(products, x[:, chunk], weights[chunk, None, None, None])
+        blocks = x.new_zeros(samples, ctx.count, ctx.count, channels, channels)
+        for product, members in zip(products, form.blocks, strict=True):
+            for d, e in members:
+                blocks[:, d, e] += product
                 if d != e:
-                    gram[:, :, e, :, d] += total.mT
-        return gram.reshape(samples, channels * count, channels * count)
+                    blocks[:, e, d] += product.mT
+        # one pass to the order of features
+        return blocks.permute(0, 3, 1, 4, 2).reshape(samples, channels * ctx.count, channels * ctx.count)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weights), (cotangent,) = ctx.saved_tensors, cotangents
-        symmetric = (cotangent + cotangent.mT).unflatten(2, (-1, ctx.count)).unflatten(1, (-1, ctx.count))
-        # K: the sum over the blocks that a product is part of
-        kernels = [sum(symmetric[:, :, d, :, e] for d, e in product.blocks) for product in ctx.products]
+        (x, weights), count = ctx.saved_tensors, ctx.count
+        symmetric = cotangents[0] + cotangents[0].mT
+        blocks = symmetric.unflatten(2, (-1, count)).unflatten(1, (-1, count)).permute(0, 2, 4, 1, 3).contiguous()
+        multiply = ctx.form.multiplier(blocks)
         gradient, to_weights = torch.empty_like(x), torch.empty_like(weights)
         for chunk in _chunks(x):
-            maps = x[:, chunk].transpose(1, 2).contiguous()
-            total = torch.zeros_like(maps)
-            for kernel, (first, second, _) in zip(kernels, ctx.products, strict=True):
-                # d(A B') = dA B' + A dB'
-                left, right = first.take(maps), second.take(maps)
-                first.put(total, (kernel @ right.flatten(2)).view(left.shape))
-                if first != second:
-                    second.put(total, (kernel.mT @ left.flatten(2)).view(left.shape))
+            inner = multiply(x[:, chunk])
             # the Gram matrix is quadratic in each image, so <X_i, dX_i> is twice its share
-            to_weights[chunk] = (maps * total).sum((0, 1, 3, 4)) / 2
-            gradient[:, chunk] = (total * weights[chunk, None, None]).transpose(1, 2)
+            to_weights[chunk] = (x[:, chunk] * inner).sum((0, 2, 3, 4)) / 2
+            gradient[:, chunk] = inner.mul_(weights[chunk, None, None, None])
         return gradient, to_weights, None
 
 
 class _Cross(torch.autograd.Function):
-    """sum_iu X'_{iu} v_{iu}', and its gradients."""
+    """sum_iu X'_{iu} v_{iu}', and its gradients: those of v = conv(X, W), with other names."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, values: Tensor, geometry: Geometry) -> Tensor:
         ctx.save_for_backward(x, values)
         ctx.geometry = geometry
-        shape, places = geometry.output_shape(*x.shape[-2:]), geometry.places
-        cross = x.new_zeros(len(places), x.shape[0], x.shape[2], values.shape[1])
+        stride, padding = geometry.plain
+        kernels = x.new_zeros(len(x), values.shape[1], x.shape[2], *geometry.kernel_size)
         for chunk in _chunks(x):
-            prepared, targets = geometry.prepare(x[:, chunk]), _rows(values[None, chunk])
-            for block, place in zip(cross, places, strict=True):
-                block += _rows(geometry.take(prepared, place, shape)) @ targets.mT
-        return cross.permute(1, 2, 0, 3).flatten(1, 2)
+            for kernel, maps in zip(kernels, x[:, chunk], strict=True):
+                kernel += conv2d_weight(geometry.wrap(maps), kernel.shape, values[chunk], stride, padding)
+        return kernels.flatten(2).mT
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         x, values = ctx.saved_tensors
         geometry, cotangent = ctx.geometry, cotangents[0]
-        shape, places = geometry.output_shape(*x.shape[-2:]), geometry.places
-        blocks = cotangent.unflatten(1, (-1, len(places)))
-        gradient, to_values = torch.empty_like(x), torch.empty_like(values)
+        stride, padding = geometry.plain
+        kernels = cotangent.mT.unflatten(2, (x.shape[2], *geometry.kernel_size))
+        gradient, to_values = torch.empty_like(x), torch.zeros_like(values)
         for chunk in _chunks(x):
-            prepared, targets = geometry.prepare(x[:, chunk]), _rows(values[None, chunk])
-            total, part = torch.zeros_like(prepared), torch.zeros_like(targets)
-            for index, place in enumerate(places):
-                block = blocks[:, :, index]
-                geometry.put(total, place, _maps(block @ targets, prepared.shape[1], shape))
-                part += (block.mT @ _rows(geometry.take(prepared, place, shape))).sum(0, keepdim=True)
-            gradient[:, chunk] = geometry.unprepare(total, *x.shape[-2:])
-            to_values[chunk] = _maps(part, prepared.shape[1], shape)[0]
+            for maps, kernel, total in zip(x[:, chunk], kernels, gradient[:, chunk], strict=True):
+                wrapped = geometry.wrap(maps)
+                to_values[chunk] += functional.conv2d(wrapped, kernel, None, stride, padding)
+                back = conv2d_input(wrapped.shape, kernel, values[chunk], stride, padding)
+                total.copy_(geometry.unwrap(back))
         return gradient, to_values, None
 
 
@@ -152,13 +165,3 @@ def _chunks(x: Float[Tensor, "S M C H W"]) -> Iterator[slice]:
     """A few images at a time."""
     step = max(1, CHUNK * x.shape[1] // x.numel())
     return (slice(start, start + step) for start in range(0, x.shape[1], step))
-
-
-def _rows(maps: Float[Tensor, "S M C h w"]) -> Float[Tensor, "S C n"]:
-    """All pixels of all images side by side."""
-    return maps.transpose(1, 2).flatten(2)
-
-
-def _maps(rows: Float[Tensor, "S C n"], images: int, shape: Place) -> Float[Tensor, "S M C h w"]:
-    """The inverse of `_rows`."""
-    return rows.unflatten(2, (images, *shape)).transpose(1, 2)

@@ -1,10 +1,10 @@
-"""Which products make up the Gram matrix of a convolution.
+"""The Gram matrix of a convolution with zero padding and stride.
 
-Its block for two places d and e of the kernel is the sum of X_r X_{r+s}' over a window of pixels r, with s = e - d. Circular
-windows are the whole map, so a block depends on s alone. With zero padding the windows of blocks with one s differ only by
-lines at their borders. So the map is cut at the edges of all of them, and the product over each piece is computed once and
-added to the blocks whose windows contain it. Pieces in the padding are left out: for a 3 x 3 kernel with padding 1 there
-are 13 products over most of the map, 12 over lines and 4 over corners, against 45 for blocks that share nothing.
+Its block for two places d and e of the kernel is the sum of X_r X_{r+s}' over a window of pixels r, with s = e - d. The
+windows of blocks with one s differ only by lines at their borders. So the map is cut at the edges of all of them, and the
+product over each piece is computed once and added to the blocks whose windows contain it. Pieces in the padding are left
+out: for a 3 x 3 kernel with padding 1 there are 13 products over most of the map, 12 over lines and 4 over corners, against
+45 for blocks that share nothing.
 
 Pieces are only added, never subtracted, so no digits are lost. With stride t, windows of places that differ by multiples of
 t share pixels.
@@ -14,57 +14,36 @@ from __future__ import annotations
 
 import functools
 import itertools
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.linalg.geometry import Geometry, Place
+from inducing.linalg.geometry import Geometry
 
 # multiplications that take as long as the overhead of one more product
 OVERHEAD = 2**19
 
 
-class Window(ABC):
-    """Some pixels of a map."""
-
-    @abstractmethod
-    def take(self, maps: Float[Tensor, "*batch H W"]) -> Float[Tensor, "*batch h w"]:
-        """What the map holds there."""
-
-    @abstractmethod
-    def put(self, maps: Float[Tensor, "*batch H W"], values: Float[Tensor, "*batch h w"]) -> None:
-        """Add values there: the transpose of `take`."""
-
-
 @dataclass(frozen=True)
-class Rolled(Window):
-    """The whole map, from a pixel on and around."""
-
-    shift: Place
-
-    def take(self, maps: Float[Tensor, "*batch H W"]) -> Float[Tensor, "*batch h w"]:
-        return maps if self.shift == (0, 0) else maps.roll((-self.shift[0], -self.shift[1]), (-2, -1))
-
-    def put(self, maps: Float[Tensor, "*batch H W"], values: Float[Tensor, "*batch h w"]) -> None:
-        maps += values if self.shift == (0, 0) else values.roll(self.shift, (-2, -1))
-
-
-@dataclass(frozen=True)
-class Grid(Window):
-    """Rows and columns, each a first one, how many, and the step between them."""
+class Window:
+    """Some pixels of a map: rows and columns, each a first one, how many, and the step between them."""
 
     rows: tuple[int, int, int]
     columns: tuple[int, int, int]
 
+    @property
+    def size(self) -> int:
+        """How many pixels."""
+        return self.rows[1] * self.columns[1]
+
     def take(self, maps: Float[Tensor, "*batch H W"]) -> Float[Tensor, "*batch h w"]:
+        """What the map holds there."""
         (top, down, step), (left, across, stride) = self.rows, self.columns
         return maps[..., top : top + step * (down - 1) + 1 : step, left : left + stride * (across - 1) + 1 : stride]
-
-    def put(self, maps: Float[Tensor, "*batch H W"], values: Float[Tensor, "*batch h w"]) -> None:
-        self.take(maps).add_(values)
 
 
 class Product(NamedTuple):
@@ -73,6 +52,45 @@ class Product(NamedTuple):
     first: Window
     second: Window
     blocks: tuple[tuple[int, int], ...]
+
+
+class ExactGram:
+    """The products that make it up, and its gradient.
+
+    Arguments:
+        geometry: The convolution.
+        height: Rows of the map.
+        width: Columns of the map.
+        cost: Multiplications for each pixel of a product.
+    """
+
+    def __init__(self, geometry: Geometry, height: int, width: int, cost: int) -> None:
+        self.products = gram_products(geometry, height, width, cost)
+        self.blocks = [list(product.blocks) for product in self.products]
+
+    def add_products(
+        self, products: Float[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
+    ) -> None:
+        """sum_r lambda X_r X_{r+s}' over each piece."""
+        maps, scaled = x.transpose(1, 2).contiguous(), (x * weights).transpose(1, 2).contiguous()
+        for total, (first, second, _) in zip(products, self.products, strict=True):
+            total += first.take(scaled).flatten(2) @ second.take(maps).flatten(2).mT
+
+    def multiplier(self, blocks: Float[Tensor, "S K K C C"]) -> Callable[[Tensor], Tensor]:
+        """X_r -> K X_{r+s} and X_{r+s} -> K' X_r over each piece, with K the sum of the blocks that it is part of."""
+        kernels = [torch.stack([blocks[:, d, e] for d, e in members]).sum(0) for members in self.blocks]
+
+        def multiply(x: Float[Tensor, "S m C H W"]) -> Float[Tensor, "S m C H W"]:
+            maps = x.transpose(1, 2).contiguous()
+            total = torch.zeros_like(maps)
+            for kernel, (first, second, _) in zip(kernels, self.products, strict=True):
+                left, right = first.take(maps), second.take(maps)
+                first.take(total).add_((kernel @ right.flatten(2)).view(left.shape))
+                if first != second:
+                    second.take(total).add_((kernel.mT @ left.flatten(2)).view(left.shape))
+            return total.transpose(1, 2)
+
+        return multiply
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,8 +103,6 @@ def gram_products(geometry: Geometry, height: int, width: int, cost: int) -> tup
         width: Columns of the map.
         cost: Multiplications for each pixel of a product.
     """
-    if geometry.boundary == "circular":
-        return _circular_products(geometry)
     pixels = geometry.output_shape(height, width)
     plans = []
     for is_shared in (True, False):
@@ -97,16 +113,7 @@ def gram_products(geometry: Geometry, height: int, width: int, cost: int) -> tup
             )
         )
         plans.append(tuple(_product(geometry, a, b) for a in rows for b in columns if (a.shift, b.shift) >= (0, 0)))
-    return min(plans, key=lambda plan: sum(OVERHEAD + cost * _size(product) for product in plan))
-
-
-def _circular_products(geometry: Geometry) -> tuple[Product, ...]:
-    """One product for each difference of places."""
-    blocks: dict[Place, list[tuple[int, int]]] = {}
-    for d, (i, j) in enumerate(geometry.places):
-        for e, (k, n) in enumerate(geometry.places[d:], d):
-            blocks.setdefault((k - i, n - j), []).append((d, e))
-    return tuple(Product(Rolled((0, 0)), Rolled(shift), tuple(members)) for shift, members in blocks.items())
+    return min(plans, key=lambda plan: sum(OVERHEAD + cost * product.first.size for product in plan))
 
 
 class _Piece(NamedTuple):
@@ -142,7 +149,7 @@ def _pieces(kernel: int, stride: int, padding: int, size: int, outputs: int, *, 
 
 def _product(geometry: Geometry, rows: _Piece, columns: _Piece) -> Product:
     first, second = (
-        Grid(*((axis.start + shifted * axis.shift, axis.length, axis.step) for axis in (rows, columns)))
+        Window(*((axis.start + shifted * axis.shift, axis.length, axis.step) for axis in (rows, columns)))
         for shifted in (0, 1)
     )
     width = geometry.kernel_size[1]
@@ -150,8 +157,3 @@ def _product(geometry: Geometry, rows: _Piece, columns: _Piece) -> Product:
         (i * width + j, (i + rows.shift) * width + j + columns.shift) for i in rows.places for j in columns.places
     )
     return Product(first, second, blocks)
-
-
-def _size(product: Product) -> int:
-    assert isinstance(product.first, Grid)
-    return product.first.rows[1] * product.first.columns[1]

@@ -53,7 +53,8 @@ def _refuse_by_kind(module: nn.Module, name: str) -> None:
     if isinstance(module, _BatchNorm):
         raise ValueError(
             f"{name} {module} mixes the rows of a batch, so a drawn network would not be a function, and training and "
-            "test would differ. Remove it; NealPrior keeps the activations at a sensible scale"
+            "test would differ. Use inducing.InducingNorm(), whose statistics come from the inducing points; without it "
+            "NealPrior keeps the activations at a sensible scale"
         )
 
 
