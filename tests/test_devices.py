@@ -82,6 +82,7 @@ NETWORKS = {
         for q in PRIORS
     },
     **{f"conv global {q}, exact": lambda q=q: convolutional("global", q, "exact") for q in PRIORS},
+    "resnet8": lambda: inducing.models.resnet8((3, 8, 8), 2, channels=4, normalise=True, num_inducing=5),
     **{
         f"GP {p}": lambda p=p: inducing.models.deep_gp(3, 2, 2, posterior=p, inducing_points=torch.randn(5, 3))
         for p in ("global", "local", "dsvi", "coupled")
