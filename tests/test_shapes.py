@@ -26,7 +26,7 @@ posteriors = [
     inducing.LocalInducing(precision="per_output", kl="closed_form"),
 ]
 for posterior in posteriors:
-    for prior in ("neal", "standard", "scale", "spatial-iw"):
+    for prior in ("neal", "standard", "scale", "spatial-iw", "channel-iw", "kronecker-iw"):
         for likelihood, target, outputs in ((inducing.Gaussian([0.1, 0.2]), y, 2), (inducing.Categorical(), labels, 4)):
             network = inducing.models.mlp(3, outputs, [5], posterior=posterior, prior=prior, num_inducing=6)
             if list(network.parameters()) or list(likelihood.parameters()):

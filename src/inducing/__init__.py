@@ -18,6 +18,7 @@ from inducing.nn import kernels, models
 from inducing.nn.convolution import Conv2d
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.gp import GPLayer
+from inducing.nn.inverse_wishart import ChannelIWPrior, KroneckerIWPrior, SpatialIWPrior
 from inducing.nn.layers import Linear
 from inducing.nn.likelihoods import (
     Bernoulli,
@@ -39,7 +40,7 @@ from inducing.nn.posteriors import (
     OptimalInducing,
     PriorOnly,
 )
-from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
 from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
@@ -50,6 +51,7 @@ __all__ = [
     "ELBO",
     "Bernoulli",
     "Categorical",
+    "ChannelIWPrior",
     "CheckpointError",
     "CheckpointWarning",
     "Conv2d",
@@ -70,6 +72,7 @@ __all__ = [
     "InducingNorm",
     "JSONLog",
     "JitterWarning",
+    "KroneckerIWPrior",
     "Linear",
     "LocalInducing",
     "NealPrior",

@@ -13,6 +13,14 @@ def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
         raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
+def is_known(value: Tensor) -> bool:
+    """Whether its numbers can be looked at: not inside a compiled graph, and not on torch's meta device, which has none.
+
+    What depends on it must have a form without branches, which is then taken.
+    """
+    return not (torch.compiler.is_compiling() or value.is_meta)
+
+
 def check_tensor(name: str, value: object) -> Tensor:
     """Ask for a torch tensor."""
     if not isinstance(value, Tensor):
@@ -24,8 +32,8 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph or on meta nothing is looked at."""
-    if torch.compiler.is_compiling() or not value.is_floating_point() or value.is_meta:
+    """Refuse NaN and inf, and say in which rows they are. Values that are not known are not looked at."""
+    if not (is_known(value) and value.is_floating_point()):
         return
     bad = ~torch.isfinite(value)
     if bad.any():

@@ -34,6 +34,8 @@ PRECISIONS = {
     "inverse-Wishart, shared": lambda: inverse_wishart(1, 6),
     "inverse-Wishart, per sample": lambda: inverse_wishart(3, 6),
     "kronecker of identity and inverse-Wishart": lambda: Kronecker(scaled_identity(1, 2), inverse_wishart(3, 3)),
+    "kronecker of inverse-Wishart and inverse-Wishart": lambda: Kronecker(inverse_wishart(3, 2), inverse_wishart(3, 3)),
+    "kronecker of a scale and inverse-Wishart": lambda: Kronecker(scaled_identity(1, 1), inverse_wishart(3, 6)),
     "blocks": lambda: BlockDiagonal(Dense(spd(1, 2)), Dense(spd(3, 4))),
     "blocks, spatial and bias": lambda: BlockDiagonal(
         Kronecker(scaled_identity(1, 1), inverse_wishart(3, 5)), scaled_identity(1, 1)

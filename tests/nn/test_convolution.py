@@ -4,7 +4,8 @@ from torch import nn
 from torch.nn import functional
 
 import inducing
-from inducing.linalg.patches import Geometry, patches
+from inducing.linalg.geometry import Geometry
+from inducing.linalg.patches import patches
 from tests.oracles import linear_regression as oracle
 
 

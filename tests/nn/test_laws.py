@@ -29,7 +29,8 @@ POSTERIORS = {
     "global->factorised": "global->factorised",
     "global->local": "global->local",
 }
-PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior(), "spatial-iw": "spatial-iw"}
+CORRELATED = ("spatial-iw", "channel-iw", "kronecker-iw")
+PRIORS = {"neal": "neal", "standard": "standard", "scale": inducing.ScalePrior(), **{name: name for name in CORRELATED}}
 SAMPLES, ROWS = 5, 8
 
 
@@ -102,7 +103,7 @@ NETWORKS = {
     **{f"GP {name}": deep_gp(posterior) for name, posterior in GP_POSTERIORS.items()},
     **{f"GP {name} kernel": deep_gp("global", kernel) for name, kernel in KERNELS.items()},
     "a network under a GP": network_under_gp,
-    **{f"conv {p} x {q}": conv(p, q) for p in CONV_POSTERIORS for q in ("neal", "scale", "spatial-iw")},
+    **{f"conv {p} x {q}": conv(p, q) for p in CONV_POSTERIORS for q in ("neal", "scale", *CORRELATED)},
     "conv, exact": conv("global", "standard", "exact"),
 }
 

@@ -120,7 +120,7 @@ def test_layers_are_correlated_only_with_global_inducing():
 
 @pytest.mark.parametrize("layers", [2, 5])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("prior", ["neal", "standard", "scale", "spatial-iw"])
+@pytest.mark.parametrize("prior", ["neal", "standard", "scale", "spatial-iw", "channel-iw", "kronecker-iw"])
 @pytest.mark.filterwarnings("ignore::inducing.JitterWarning")
 def test_float32_survives_duplicates_constants_and_scales(scale, layers, prior):
     x = scale * torch.randn(20, 3)

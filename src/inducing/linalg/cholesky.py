@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.checks import is_known
+
 
 class Jitter(NamedTuple):
     """How far a matrix may be raised by its own diagonal so that it factorises.
@@ -92,10 +94,11 @@ def located(where: str) -> Iterator[None]:
 def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Float[Tensor, "*batch N N"]:
     """Return the lower factor T of ``A = TT'``; only those members of the batch that fail are given more jitter.
 
-    Under `torch.compile` and `torch.export` nothing is retried: the initial jitter is added, and a failure is NaN.
+    Where numbers are not known (`torch.compile`, `torch.export`, the meta device) nothing is retried: the initial jitter
+    is added, and a failure is NaN.
     """
     factor, info = torch.linalg.cholesky_ex(_raised(matrix, jitter.initial))
-    if torch.compiler.is_compiling() or not info.any():
+    if not is_known(matrix) or not info.any():
         return factor
     amount = torch.full(info.shape, jitter.initial, dtype=matrix.dtype, device=matrix.device)
     for step in jitter.ladder(matrix.dtype)[1:]:

@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.checks import is_known
 from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed, well_conditioned_cholesky
 from inducing.linalg.gram import weighted_grams
 from inducing.linalg.noise import standard_normal
@@ -121,7 +122,7 @@ def regress(
     groups, columns = pseudo_outputs.layout
     noise = standard_normal((num_samples, groups, features, columns), inputs, generator)
     row_noise = None if primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
-    is_float32 = inputs.dtype == torch.float32 and not torch.compiler.is_compiling()
+    is_float32 = inputs.dtype == torch.float32 and is_known(inputs)
     limit = (max_pivot_ratio or (3000.0 if primal else 100.0)) if is_float32 else None
     solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, limit)
     if solved is None:
@@ -148,7 +149,7 @@ def regress_statistics(
     """
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
-    limit = 3000.0 if gram.dtype == torch.float32 and not torch.compiler.is_compiling() else None
+    limit = 3000.0 if gram.dtype == torch.float32 and is_known(gram) else None
     factor = _factorise(prior.add_to(gram), limit)
     if factor is None:
         prior = prior.to(torch.float64)

@@ -13,11 +13,12 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from inducing.linalg.patches import Boundary, Geometry
+from inducing.linalg.geometry import Boundary, Geometry
 from inducing.nn.draw import Draw, Function
+from inducing.nn.fans import Fan, Prior, PriorModule
 from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.posteriors import Factorised, Posterior, as_posterior
-from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
+from inducing.nn.priors import as_prior
 from inducing.nn.sites import Site
 from inducing.nn.weights import Weights
 
@@ -57,7 +58,7 @@ class Conv2d(Layer):
         kernel_size: Size of the kernel, one number or (height, width).
         stride: Step between two outputs.
         padding: Zeros around the input map.
-        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw".
+        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw", "channel-iw", "kronecker-iw".
         posterior: A posterior or its name: "factorised", "local", "global", "prior". Precisions of global inducing points
             are one number for each inducing image, "shared" by all outputs or "per_output".
         boundary: How patches of the inducing images are taken at the border, in the posterior alone: "circular", the paper's

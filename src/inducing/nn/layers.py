@@ -15,8 +15,9 @@ from torch import Generator, Tensor, nn
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Draw, Function
+from inducing.nn.fans import Fan, Prior, PriorModule
 from inducing.nn.posteriors import Factorised, Posterior, as_posterior
-from inducing.nn.priors import Fan, Prior, PriorModule, as_prior
+from inducing.nn.priors import as_prior
 from inducing.nn.pseudo import PosteriorModule
 from inducing.nn.sites import Site
 from inducing.nn.weights import FactorisedWeights, Weights
@@ -160,7 +161,7 @@ class Linear(Layer):
         in_features: Number of inputs.
         out_features: Number of outputs.
         bias: Whether a column of ones is added to the inputs; the bias is then one more weight, with the same prior.
-        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw".
+        prior: A prior or its name: "neal", "standard", "scale", "spatial-iw", "channel-iw", "kronecker-iw".
         posterior: A posterior or its name: "factorised", "local", "global", "optimal", "prior".
 
     Example:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.linalg.patches import Geometry
+from inducing.linalg.geometry import Geometry
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
 from inducing.nn.sites import Site, ValueSite

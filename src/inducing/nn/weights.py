@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from inducing.linalg.geometry import Geometry
 from inducing.linalg.noise import standard_normal
-from inducing.linalg.patches import Geometry, conv_cross, conv_gram, conv_sums, patches
+from inducing.linalg.patches import conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.precision import Precision
 from inducing.linalg.regression import PseudoOutputs, WeightSample, by_group, regress, regress_statistics
 from inducing.nn.pseudo import (

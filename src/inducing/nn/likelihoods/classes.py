@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from inducing.checks import check_tensor
+from inducing.checks import check_tensor, is_known
 from inducing.nn.likelihoods.base import Likelihood, Support
 from inducing.nn.likelihoods.integers import integer_quantile
 from inducing.nn.likelihoods.targets import check_like, check_shape, check_whole
@@ -80,7 +80,7 @@ class Categorical(Likelihood):
             hint = "; use y[:, 0]" if y.ndim == 2 and y.shape[1] == 1 else "; use y.argmax(-1) if it is one-hot"
             raise ValueError(f"y must have shape (B,), one label a row, got {tuple(y.shape)}{hint}")
         classes = output_shape[-1]
-        if not torch.compiler.is_compiling() and len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
+        if is_known(y) and len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
             raise ValueError(
                 f"y holds labels from {int(y.min())} to {int(y.max())}, but the network has {classes} outputs: "
                 f"labels must be 0..{classes - 1}"

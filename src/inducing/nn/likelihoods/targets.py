@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inducing.checks import check_finite, check_tensor
+from inducing.checks import check_finite, check_tensor, is_known
 
 
 def check_shape(y: object, shape: tuple[int, ...], reason: str = "") -> Tensor:
@@ -33,11 +33,11 @@ def check_real(y: Tensor) -> Tensor:
 
 
 def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor:
-    """Ask for whole numbers from 0 to ``most``, of any dtype. Inside a compiled graph the values are not looked at."""
+    """Ask for whole numbers from 0 to ``most``, of any dtype. Values that are not known are not looked at."""
     if y.is_complex():
         raise TypeError(f"y must hold {wanted}, got {y.dtype}")
     check_finite("y", y)
-    if not torch.compiler.is_compiling() and y.dtype != torch.bool:
+    if is_known(y) and y.dtype != torch.bool:
         bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
         if most is not None:
             bad = bad | (y > most)

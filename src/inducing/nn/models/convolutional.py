@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from inducing.linalg.patches import Boundary
+from inducing.linalg.geometry import Boundary
 from inducing.nn.convolution import Conv2d
+from inducing.nn.fans import Prior
 from inducing.nn.layers import Linear, Shape
 from inducing.nn.models.assembly import Mixture, assemble, posteriors_of
 from inducing.nn.network import Network
 from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import Posterior
-from inducing.nn.priors import Prior
 from inducing.nn.structure import Residual
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from inducing.nn.fans import Prior
 from inducing.nn.layers import Linear
 from inducing.nn.models.assembly import Mixture, assemble, posteriors_of
 from inducing.nn.network import Network
 from inducing.nn.posteriors import LocalInducing
-from inducing.nn.priors import Prior
 
 
 def mlp(
