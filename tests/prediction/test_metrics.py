@@ -63,3 +63,63 @@ def test_metrics_of_noise_that_depends_on_the_inputs():
     same = Predictive(torch.zeros(5, 2, 1), inducing.Gaussian(learn_variance=False)).unstandardise(10.0, 2.0)
     assert inducing.metrics.rmse(predictive, y) == pytest.approx(12.5**0.5)
     assert inducing.metrics.log_likelihood(predictive, y) == pytest.approx(inducing.metrics.log_likelihood(same, y))
+
+
+def classes(probabilities):
+    return Predictive(torch.as_tensor(probabilities).log()[None], inducing.Categorical())
+
+
+def test_the_calibration_error_of_known_cases():
+    # confidence 0.75, right three times of four: perfect
+    y = torch.tensor([0, 0, 0, 1])
+    assert inducing.metrics.expected_calibration_error(classes([[0.75, 0.25]] * 4), y) == pytest.approx(0.0, abs=1e-6)
+    # always sure and always wrong: as bad as can be
+    sure = classes([[1 - 1e-7, 1e-7]] * 3)
+    assert inducing.metrics.expected_calibration_error(sure, torch.ones(3).long()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_calibration_curve_is_that_of_a_loop_over_bins():
+    probabilities = torch.distributions.Dirichlet(torch.ones(4)).sample((200,)).double()
+    y = torch.randint(4, (200,))
+    curve = inducing.metrics.calibration_curve(classes(probabilities), y, num_bins=5)
+    confidence, predicted = probabilities.max(1)
+    for index in range(5):
+        inside = (confidence >= index / 5) & (confidence < (index + 1) / 5)
+        assert curve.num_rows[index] == inside.sum()
+        if inside.any():
+            torch.testing.assert_close(curve.confidence[index], confidence[inside].mean())
+            torch.testing.assert_close(curve.accuracy[index], (predicted == y)[inside].double().mean())
+        else:
+            assert curve.confidence[index].isnan()
+    gaps = (curve.confidence - curve.accuracy).abs().nan_to_num() * curve.num_rows / 200
+    assert inducing.metrics.expected_calibration_error(classes(probabilities), y, 5) == pytest.approx(float(gaps.sum()))
+
+
+def test_the_calibration_of_yes_and_no():
+    predictive = Predictive(torch.tensor([[[3.0], [-3.0], [-3.0]]]), inducing.Bernoulli())
+    y = torch.tensor([[1.0], [0.0], [1.0]])
+    assert inducing.metrics.expected_calibration_error(predictive, y) == pytest.approx(
+        abs(torch.tensor(3.0).sigmoid() - 2 / 3)
+    )
+
+
+def test_entropy_is_that_of_the_mixture():
+    # two draws that are sure of different classes: together they know nothing
+    predictive = Predictive(torch.tensor([[[50.0, 0.0]], [[0.0, 50.0]]]), inducing.Categorical())
+    torch.testing.assert_close(inducing.metrics.entropy(predictive), torch.tensor([2.0]).log())
+    torch.testing.assert_close(inducing.metrics.entropy(classes([[1.0, 0.0]])), torch.zeros(1))
+
+
+def test_auroc_counts_pairs():
+    known, unknown = torch.tensor([0.1, 0.4, 0.4]), torch.tensor([0.4, 0.9])
+    # pairs: 0.4 beats 0.1, ties twice; 0.9 beats three
+    assert inducing.metrics.auroc(known, unknown) == pytest.approx((1 + 0.5 + 0.5 + 3) / 6)
+
+
+def test_calibration_is_for_classes():
+    predictive = Predictive(torch.zeros(2, 3, 1), inducing.Gaussian())
+    for measure in (inducing.metrics.entropy, lambda p: inducing.metrics.calibration_curve(p, torch.zeros(3, 1))):
+        with pytest.raises(TypeError, match="one class a row, not for a Gaussian"):
+            measure(predictive)
+    with pytest.raises(ValueError, match="num_bins must be at least 1"):
+        inducing.metrics.calibration_curve(classes([[0.5, 0.5]]), torch.zeros(1).long(), 0)
