@@ -198,6 +198,7 @@ CIFAR10 = Experiment(
             "recipe": "fast",
             "num_steps": 500,
             "batch_size": 100,
+            "learning_rate": 3e-2,
             "num_test": 2000,
             "kl_warmup_epochs": 2,
         },
