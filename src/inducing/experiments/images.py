@@ -196,11 +196,11 @@ CIFAR10 = Experiment(
             "num_data": 5000,
             "num_inducing": 50,
             "recipe": "fast",
-            "num_steps": 500,
+            "num_steps": 300,
             "batch_size": 100,
             "learning_rate": 3e-2,
             "num_test": 2000,
-            "kl_warmup_epochs": 2,
+            "kl_warmup_epochs": 1,
         },
     },
 )
@@ -211,5 +211,17 @@ RESNET18 = Experiment(
     {"posterior": ("factorised", "factorised->global", "global")},
     run,
     report,
-    {"smoke": {**_SMOKE, "kl_warmup_epochs": 1}, "cpu": {}},
+    {
+        "smoke": {**_SMOKE, "kl_warmup_epochs": 1},
+        "cpu": {
+            "num_data": 2000,
+            "num_inducing": 64,
+            "recipe": "fast",
+            "num_steps": 10,
+            "batch_size": 32,
+            "num_test": 200,
+            "test_samples": 2,
+            "kl_warmup_epochs": 0,
+        },
+    },
 )
