@@ -2,6 +2,8 @@
 
 from inducing import data
 from inducing.data.standardise import Standardiser
+from inducing.data.tables import Schema, TableError, TableWarning, read_table
+from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
 from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
@@ -43,12 +45,16 @@ from inducing.prediction.predictive import Predictive, predict
 __all__ = [
     "DSVI",
     "ELBO",
+    "BNNClassifier",
+    "BNNRegressor",
     "Bernoulli",
     "Categorical",
     "CheckpointError",
     "CheckpointWarning",
     "Conv2d",
     "CoupledInducing",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
     "DivergenceError",
     "Draw",
     "ELBOTerms",
@@ -77,10 +83,13 @@ __all__ = [
     "Residual",
     "RollBackWarning",
     "ScalePrior",
+    "Schema",
     "SpatialIWPrior",
     "StandardPrior",
     "Standardiser",
     "StudentT",
+    "TableError",
+    "TableWarning",
     "TensorBoard",
     "choose_inducing_points",
     "data",
@@ -90,5 +99,6 @@ __all__ = [
     "metrics",
     "models",
     "predict",
+    "read_table",
     "recipes",
 ]

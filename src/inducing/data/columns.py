@@ -79,7 +79,9 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
         if np.isinf(numbers).any():
             row = int(np.isinf(numbers).argmax())
             raise TableError(f"column {name!r} has infinite values (first in row {row}); remove those rows")
-        return np.where(empty, column.fill, numbers)[:, None] if empty.any() else numbers[:, None]
+        if column.fill is not None:
+            numbers[empty] = float(column.fill)
+        return numbers[:, None]
     mistyped = types.is_numeric_dtype(values.dtype) and not any(map(_is_number, column.categories))
     if (mistyped and not empty.all()) or _is_time(values.dtype):
         raise TableError(
@@ -154,7 +156,7 @@ def _texts(values: pd.Series) -> np.ndarray:
 def _numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:
     if _is_time(values.dtype) or isinstance(values.dtype, pd.CategoricalDtype):
         raise TableError(f"column {name!r} is {values.dtype}, but was numeric in the training table")
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    numbers = np.array(pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     wrong = np.isnan(numbers) & ~values.isna().to_numpy()
     if wrong.any():
         row = int(wrong.argmax())

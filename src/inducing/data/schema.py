@@ -48,7 +48,8 @@ class Schema:
         if table.empty:
             raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
         schema = cls(tuple(describe(table[name], impute) for name in table.columns))
-        constant, copies, seen = [], [], {}
+        constant, copies = [], []
+        seen: dict[bytes, str] = {}
         for column in schema.columns:
             values = encode(column, table[column.name])
             if (values == values[0]).all():
