@@ -1,7 +1,7 @@
 """What all estimators share: from arrays or tables to a fitted network, and from there to frozen draws.
 
-Inputs and real targets are standardised inside. Predictions are made from draws that the seed of the fit decides, so a row has
-the same prediction alone and among a million others. All of it is in float64: for networks of this size it costs a third
+Inputs and real targets are standardised inside. Predictions are made from draws that the seed of the fit decides, so a row
+has the same prediction alone and among a million others. All of it is in float64: for networks of this size it costs a third
 more than float32, and weights of rows then equal repeated rows to nine digits after hundreds of steps.
 """
 
@@ -162,7 +162,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             if self.schema is None and _has_text(X):
                 self.schema_ = Schema.of(X)
         if self.schema_ is None:
-            return validate_data(self, X, reset=reset, dtype=np.float64)
+            return validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True)
         if reset:
             self.n_features_in_ = len(self.schema_.names)
             self.feature_names_in_ = np.array(self.schema_.names, dtype=object)

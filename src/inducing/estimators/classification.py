@@ -63,7 +63,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
             unknown = np.setdiff1d(y, self.classes_)
             if len(unknown):
                 raise ValueError(
-                    f"y holds the label {unknown[0]!r}, but the fit that warm_start continues had the classes "
+                    f"y holds the label {unknown.tolist()[0]!r}, but the fit that warm_start continues had the classes "
                     f"{self.classes_.tolist()}"
                 )
             labels = np.searchsorted(self.classes_, y)

@@ -38,9 +38,7 @@ class Regression(RegressorMixin, NetworkEstimator):
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=self)
-        if y.ndim > 2:
-            raise ValueError(f"y must be (N,) or (N, outputs), got {y.shape}")
+        y = check_array(y, dtype=np.float64, ensure_2d=False, force_writeable=True, input_name="y", estimator=self)
         check_consistent_length(X, y)
         return self._fit(X, y, sample_weight)
 

@@ -31,7 +31,7 @@ def to_json(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [to_json(name, each) for each in value]
     raise TypeError(
-        f"{name} is a {type(value).__name__}, which cannot be saved; use names, numbers or specifications of inducing, and a "
+        f"{name} is a {type(value).__name__}, which cannot be saved; use names, numbers or our specifications, and a "
         "whole number for random_state"
     )
 
