@@ -14,7 +14,8 @@ SMALL = {"num_inducing": 20, "n_samples": 20, "max_steps": 60, "random_state": 0
 
 @pytest.fixture(scope="module", params=CLASSIFIERS)
 def model(request):
-    return request.param(**SMALL).fit(X, Y)
+    small = {"hidden": (10,)} if request.param is inducing.BNNClassifier else {}
+    return request.param(**SMALL, **small).fit(X, Y)
 
 
 def test_labels_of_any_type(model):
@@ -61,6 +62,10 @@ def test_states_that_do_not_fit():
     spoilt = state | {"targets": {"classes": {"dtype": "M8[s]", "values": [1]}}}
     with pytest.raises(ValueError, match="labels of the dtype datetime64"):
         inducing.BNNClassifier.from_state(spoilt, tensors)
+    with pytest.raises(ValueError, match="the moments of the inputs must be 4 finite numbers in float64"):
+        inducing.BNNClassifier.from_state(state, tensors | {"inputs.mean": tensors["inputs.mean"][:2]})
+    with pytest.raises(ValueError, match="the standard deviations of the inputs must be positive"):
+        inducing.BNNClassifier.from_state(state, tensors | {"inputs.std": -tensors["inputs.std"]})
     model = inducing.BNNClassifier(**{**SMALL, "max_steps": 1, "random_state": np.random.RandomState(0)}).fit(X, Y)
     with pytest.raises(TypeError, match="random_state is a RandomState, which cannot be saved"):
         model.to_state()

@@ -74,7 +74,7 @@ def test_all_checks(estimator):
 
 def test_a_grid_search_over_a_pipeline():
     X, y = make_regression(60, 3, noise=1.0, random_state=0)
-    model = make_pipeline(PolynomialFeatures(2), inducing.BNNRegressor(max_steps=20, random_state=0))
+    model = make_pipeline(PolynomialFeatures(2), inducing.BNNRegressor(max_steps=5, num_inducing=10, random_state=0))
     search = GridSearchCV(model, {"bnnregressor__hidden": [(5,), (10, 10)]}, cv=2).fit(X, y)
     assert search.predict(X).shape == (60,)
     assert search.best_params_["bnnregressor__hidden"] in [(5,), (10, 10)]
@@ -82,7 +82,8 @@ def test_a_grid_search_over_a_pipeline():
 
 def test_cross_validation_of_classes():
     X, y = load_iris(return_X_y=True)
-    scores = cross_val_score(inducing.BNNClassifier(max_steps=100, hidden=(10,), random_state=0), X, y, cv=3)
+    model = inducing.BNNClassifier(max_steps=60, hidden=(10,), num_inducing=20, random_state=0)
+    scores = cross_val_score(model, X, y, cv=2)
     assert scores.mean() > 0.9
 
 

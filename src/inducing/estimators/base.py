@@ -25,7 +25,8 @@ from torch import Tensor
 
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
-from inducing.estimators.state import from_json, to_json
+from inducing.estimators.functions import SampledFunctions, seed_of
+from inducing.estimators.state import from_json, standardiser_from, to_json
 from inducing.estimators.targets import Choice
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
@@ -214,7 +215,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             random_state: Decides which.
         """
         check_is_fitted(self, "network_")
-        functions, likelihood = self._draw(n_samples, _seed(random_state))
+        functions, likelihood = self._draw(n_samples, seed_of(random_state))
         return SampledFunctions(self, functions, likelihood, n_samples)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -236,7 +237,10 @@ class NetworkEstimator(BaseEstimator, ABC):
 
     @classmethod
     def from_state(cls, state: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
-        """The inverse of `to_state`. Put ``network_`` and ``likelihood_`` in place before the estimator is used."""
+        """The inverse of `to_state`. Put ``network_`` and ``likelihood_`` in place before the estimator is used.
+
+        What does not fit together is refused, so that both may come from a file of doubtful origin.
+        """
         if state["class"] != cls.__name__:
             raise ValueError(f"the state is that of a {state['class']}, not of a {cls.__name__}")
         estimator = cls(**{name: from_json(value) for name, value in state["parameters"].items()})
@@ -244,7 +248,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         if state["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(state["feature_names"], dtype=object)
         estimator.n_features_in_, estimator.seed_, estimator.elbo_ = state["num_features"], state["seed"], state["elbo"]
-        estimator.inputs_ = Standardiser(tensors["inputs.mean"], tensors["inputs.std"])
+        columns = state["num_features"] if estimator.schema_ is None else len(estimator.schema_.encoded_names)
+        estimator.inputs_ = standardiser_from(tensors, "inputs", columns)
         estimator.history_ = History.from_tensor(tensors["history"])
         estimator._restore_targets(state["targets"], tensors)
         return estimator
@@ -252,43 +257,10 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _sample(self, X: Any, n_samples: int, random_state: Any) -> Tensor:
         """Draw targets with their noise, (S, N, ...): the rows of one sample share a function."""
         check_is_fitted(self, "network_")
-        rows, seed = self._encode(X, reset=False), _seed(random_state)
+        rows, seed = self._encode(X, reset=False), seed_of(random_state)
         functions, likelihood = self._draw(n_samples, seed)
         outputs = torch.cat(list(self._run(rows, functions, n_samples)), 1)
         return dataclasses.replace(self._predictive(outputs, likelihood), seed=seed).samples
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SampledFunctions:
-    """Functions drawn from the posterior of an estimator: rows (N, D) to values (S, N, ...).
-
-    Arguments:
-        estimator: The estimator that they were drawn from.
-        functions: The drawn functions of the standardised inputs.
-        likelihood: What gives the mean of the targets.
-        n_samples: S.
-    """
-
-    estimator: NetworkEstimator
-    functions: FunctionSamples
-    likelihood: Likelihood
-    n_samples: int
-
-    def __call__(self, X: Any) -> Float[np.ndarray, "S N *O"]:
-        """Run all functions on rows as `predict` takes them."""
-        rows = self.estimator._encode(X, reset=False)
-        parts = [
-            self.estimator._values(self.estimator._predictive(outputs, self.likelihood))
-            for outputs in self.estimator._run(rows, self.functions, self.n_samples)
-        ]
-        return np.concatenate(parts, axis=1)
-
-
-def _seed(random_state: Any) -> int:
-    """A whole number is a seed; anything else gives one as in scikit-learn."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _has_text(X: object) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 from inducing.data.standardise import Standardiser
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.state import standardiser_from
 from inducing.estimators.targets import REGRESSION, Choice, choose
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
@@ -115,7 +116,7 @@ class Regression(RegressorMixin, NetworkEstimator):
 
     def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.target_ndim_ = state["ndim"]
-        self.targets_ = Standardiser(tensors["targets.mean"], tensors["targets.std"])
+        self.targets_ = standardiser_from(tensors, "targets", len(tensors["targets.mean"]))
 
     def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
         predictive = Predictive(outputs, likelihood, seed=self.seed_)

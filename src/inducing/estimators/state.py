@@ -6,8 +6,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from inducing.data.schema import Schema
+from inducing.data.standardise import Standardiser
 from inducing.inference.recipes import Recipe
 from inducing.nn.posteriors import POSTERIORS
 from inducing.nn.priors import PRIORS
@@ -48,6 +51,17 @@ def from_json(value: Any) -> Any:
     if kind not in SPECIFICATIONS:
         raise ValueError(f"unknown specification {kind!r}; known are {', '.join(SPECIFICATIONS)}")
     return SPECIFICATIONS[kind](**{name: from_json(setting) for name, setting in value["settings"].items()})
+
+
+def standardiser_from(tensors: dict[str, Tensor], name: str, columns: int) -> Standardiser:
+    """Put the moments of so many columns together."""
+    mean, std = tensors[f"{name}.mean"], tensors[f"{name}.std"]
+    for moment in (mean, std):
+        if moment.shape != (columns,) or moment.dtype != torch.float64 or not torch.isfinite(moment).all():
+            raise ValueError(f"the moments of the {name} must be {columns} finite numbers in float64")
+    if not (std > 0).all():
+        raise ValueError(f"the standard deviations of the {name} must be positive")
+    return Standardiser(mean, std)
 
 
 def labels_to_json(labels: np.ndarray) -> dict[str, Any]:
