@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook("inducing", "beartype.beartype")
 
-import torch
+import tempfile, torch
 import inducing
 from inducing.experiments import toy
 from inducing.linalg.noise import seeded
@@ -44,6 +44,13 @@ kernels = inducing.kernels
 for kernel in (kernels.Matern32() + kernels.Linear(), kernels.Matern12() * kernels.ArcCosine(2), kernels.Matern52(ard=False)):
     network = inducing.Network([inducing.GPLayer(3, 2, kernel, num_features=16)], inducing_points=x[:6])
     network(x, 2), network.sample_functions(2)(x)
+    with tempfile.TemporaryDirectory() as folder:
+        inducing.save((network, network.sample_functions(2), likelihood), f"{folder}/model")
+        inducing.load(f"{folder}/model")[1](x)
+for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.Categorical(), labels, 4)):
+    network = inducing.models.mlp(3, outputs, [5], posterior="prior")
+    samples = inducing.hmc(network, likelihood, (x, target), num_warmup=5, num_samples=8, num_leapfrog=2, progress=False)
+    samples.diagnostics(x), inducing.predict(samples, likelihood, x, batch_size=7).mean
 toy.run(toy.Config(num_steps=2, train_samples=2, test_samples=4), progress=False)
 print("shapes hold")
 """

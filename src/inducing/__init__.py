@@ -7,7 +7,9 @@ from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, D
 from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
+from inducing.inference.diagnostics import Diagnostics
 from inducing.inference.history import History, Record
+from inducing.inference.hmc import HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.recipes import Recipe
@@ -28,7 +30,8 @@ from inducing.nn.likelihoods import (
     Poisson,
     StudentT,
 )
-from inducing.nn.network import Network, Residual
+from inducing.nn.network import Network
+from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import (
     DSVI,
     CoupledInducing,
@@ -39,8 +42,10 @@ from inducing.nn.posteriors import (
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
+from inducing.saving import SavedModelError, load, save
 
 __all__ = [
     "DSVI",
@@ -55,6 +60,7 @@ __all__ = [
     "CoupledInducing",
     "DeepGPClassifier",
     "DeepGPRegressor",
+    "Diagnostics",
     "DivergenceError",
     "Draw",
     "ELBOTerms",
@@ -64,8 +70,10 @@ __all__ = [
     "GPLayer",
     "Gaussian",
     "GlobalInducing",
+    "HMCSamples",
     "HeteroscedasticGaussian",
     "History",
+    "InducingNorm",
     "JSONLog",
     "JitterWarning",
     "Linear",
@@ -82,6 +90,7 @@ __all__ = [
     "Record",
     "Residual",
     "RollBackWarning",
+    "SavedModelError",
     "ScalePrior",
     "Schema",
     "SpatialIWPrior",
@@ -95,10 +104,13 @@ __all__ = [
     "data",
     "evaluate",
     "fit",
+    "hmc",
     "kernels",
+    "load",
     "metrics",
     "models",
     "predict",
     "read_table",
     "recipes",
+    "save",
 ]

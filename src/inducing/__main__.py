@@ -2,4 +2,5 @@
 
 from inducing.cli import app
 
-app(prog_name="inducing")
+if __name__ == "__main__":
+    app(prog_name="inducing")

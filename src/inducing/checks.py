@@ -6,6 +6,13 @@ import torch
 from torch import Tensor
 
 
+def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
+    """Ask for an object of a kind, and say in words which."""
+    if not isinstance(value, kind):
+        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise TypeError(f"{name} must be {wanted}, got {what}")
+
+
 def check_tensor(name: str, value: object) -> Tensor:
     """Ask for a torch tensor."""
     if not isinstance(value, Tensor):
@@ -17,8 +24,8 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph nothing is looked at."""
-    if torch.compiler.is_compiling() or not value.is_floating_point():
+    """Refuse NaN and inf, and say in which rows they are. Inside a compiled graph or on meta nothing is looked at."""
+    if torch.compiler.is_compiling() or not value.is_floating_point() or value.is_meta:
         return
     bad = ~torch.isfinite(value)
     if bad.any():

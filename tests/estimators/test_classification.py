@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -42,11 +40,10 @@ def test_samples_are_labels_and_functions_are_probabilities(model):
 @pytest.mark.parametrize(
     "labels", [NUMBERS > 0, NUMBERS.astype(float), Y.astype(object)], ids=["bool", "float", "object"]
 )
-def test_a_state_gives_the_same_predictions(labels):
+def test_a_saved_model_gives_the_same_predictions(labels, tmp_path):
     model = inducing.BNNClassifier(**{**SMALL, "max_steps": 3}).fit(X, labels)
-    state, tensors = model.to_state()
-    again = inducing.BNNClassifier.from_state(json.loads(json.dumps(state)), tensors)
-    again.network_, again.likelihood_ = model.network_, model.likelihood_
+    inducing.save(model, tmp_path / "model.safetensors")
+    again = inducing.load(tmp_path / "model.safetensors")
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert np.array_equal(again.predict(X), model.predict(X))
     assert again.classes_.dtype == model.classes_.dtype

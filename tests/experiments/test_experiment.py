@@ -2,7 +2,7 @@ import pytest
 
 from inducing.experiments.linear import LINEAR
 from inducing.experiments.registry import EXPERIMENTS
-from inducing.experiments.toy import TOY
+from inducing.experiments.toy_hmc import TOY
 
 
 def test_the_grid_of_a_preset():
@@ -14,7 +14,8 @@ def test_the_grid_of_a_preset():
 def test_deviations_are_put_into_words():
     assert "num_steps 3 instead of 40000" in LINEAR.deviations("smoke")
     assert "depth 1, 2 instead of 1, 2, 4, 8, 16" in LINEAR.deviations("smoke")
-    assert TOY.deviations("paper") == TOY.deviations("cpu") == []
+    assert TOY.deviations("paper") == []
+    assert TOY.deviations("cpu") == ["hmc_warmup 2000 instead of 10000", "hmc_samples 4000 instead of 10000"]
 
 
 def test_an_unknown_preset_lists_the_known_ones():

@@ -240,3 +240,14 @@ def test_the_kl_can_be_taken_in_closed_form_for_a_while():
     with network.closed_form_kl(enabled=False):
         assert torch.equal(sampled, kl())
     assert torch.equal(sampled, kl()), "and it is as before afterwards"
+
+
+def test_a_network_is_assembled_from_the_functions_of_its_layers():
+    block = inducing.Residual(nn.ReLU(), inducing.Linear(4, 4), shortcut=inducing.Linear(4, 4, bias=False))
+    network = inducing.Network([inducing.Linear(3, 4), block, nn.Tanh(), inducing.Linear(4, 2)], num_inducing=5)
+    x = torch.randn(6, 3)
+    draw = network.draw(7)
+    functions = [layer.function for layer in draw.layers]
+    assert torch.equal(network.assemble(functions)(x[None]), draw(x))
+    with pytest.raises(ValueError, match="3 functions were given for 4 Bayesian layers"):
+        network.assemble(functions[:3])

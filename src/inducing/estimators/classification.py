@@ -18,6 +18,7 @@ from inducing.estimators.state import labels_from_json, labels_to_json
 from inducing.estimators.targets import CLASSIFICATION, Choice, choose
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
+from inducing.saving import register
 
 
 class Classification(ClassifierMixin, NetworkEstimator):
@@ -84,6 +85,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
         return predictive.likelihood.mean(predictive.outputs).numpy()
 
 
+@register
 class BNNClassifier(Classification, BNN):
     """Classification with a Bayesian neural network.
 
@@ -100,6 +102,7 @@ class BNNClassifier(Classification, BNN):
     """
 
 
+@register
 class DeepGPClassifier(Classification, DeepGP):
     """Classification with a deep Gaussian process.
 

@@ -19,6 +19,7 @@ from inducing.estimators.state import standardiser_from
 from inducing.estimators.targets import REGRESSION, Choice, choose
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
+from inducing.saving import register
 
 COUNTS = ("poisson", "negative-binomial")
 
@@ -141,6 +142,7 @@ class Regression(RegressorMixin, NetworkEstimator):
         return self._shape(predictive.mean.numpy()), self._shape(covariance)
 
 
+@register
 class BNNRegressor(Regression, BNN):
     """Regression with a Bayesian neural network.
 
@@ -178,6 +180,7 @@ class BNNRegressor(Regression, BNN):
     """
 
 
+@register
 class DeepGPRegressor(Regression, DeepGP):
     """Regression with a deep Gaussian process.
 

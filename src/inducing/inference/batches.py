@@ -20,6 +20,8 @@ from inducing.linalg.noise import seeded
 Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset | DataLoader
 # inputs, targets, and weights where there are any
 Batch = tuple[Tensor, ...]
+# (inputs, generator) -> inputs
+Augment = Callable[[Tensor, Generator], Tensor]
 
 
 class Batches(NamedTuple):
@@ -33,7 +35,7 @@ class Batches(NamedTuple):
     """
 
     since: Callable[[int], Iterator[Batch]]
-    num_data: float
+    num_data: int | float
     steps_per_epoch: int
     repeatable: bool
 
@@ -56,7 +58,7 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         check_rows(x, y)
         check(x, y)
         tensors: Batch = (x, y)
-        num_data: float = len(x)
+        num_data: int | float = len(x)
         if len(data) == 3:
             relative, num_data = relative_weights(data[2], x)
             tensors = (x, y, relative)
@@ -80,6 +82,16 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
     in_order = isinstance(loader.sampler, SequentialSampler) and type(loader.batch_sampler) is BatchSampler
     repeatable = in_order or _generator(loader) is not None
     return Batches(lambda step: _of_loader(loader, seed, step), len(loader.sampler), len(loader), repeatable)
+
+
+def augmented(source: Batches, augment: Augment, seed: int) -> Batches:
+    """The same batches with their inputs changed at random; what happens in a step depends on its number and the seed."""
+
+    def since(step: int) -> Iterator[Batch]:
+        for number, (x, *rest) in enumerate(source.since(step), step):
+            yield augment(x, seeded(seed, f"augmentation of step {number}")), *rest
+
+    return source._replace(since=since)
 
 
 def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:

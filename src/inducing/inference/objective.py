@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_rows, check_tensor
+from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor
 from inducing.inference.batches import relative_weights
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
@@ -37,7 +37,7 @@ class ELBOTerms(NamedTuple):
     kl: Float[Tensor, "L S"]
     prior_kl: Float[Tensor, "L S"]
     temperature: float
-    num_data: float
+    num_data: int | float
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -78,10 +78,10 @@ class ELBO(nn.Module):
         torch.Size([3, 4])
     """
 
-    def __init__(self, network: Network, likelihood: Likelihood, num_data: float) -> None:
+    def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
         super().__init__()
-        _check_kind("network", network, Network, "an inducing.Network")
-        _check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
+        check_kind("network", network, Network, "an inducing.Network")
+        check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
         if not num_data > 0:
             raise ValueError(f"num_data must be positive, the size of the whole training set, got {num_data}")
         network.tie(likelihood)
@@ -111,18 +111,23 @@ class ELBO(nn.Module):
         check_dtype("y", y, self.network.dtype)
         check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
+        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * (self.num_data / len(x)), temperature)
+
+    def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
+        """Put a log-likelihood of all data beside the KL of a draw."""
+        kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data)
+
+    def log_likelihood(
+        self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " S"]:
+        """The sum of log p(y | f) over the rows, each with its weight."""
         rows = self._log_likelihood(draw, x, y)
         if weights is not None:
             if weights.shape != y.shape[:1]:
                 raise ValueError(f"weights must have shape ({len(y)},), one for each row, got {tuple(weights.shape)}")
             rows = rows * weights
-        return ELBOTerms(
-            (self.num_data / len(x) * rows.sum(-1)).expand(num_samples),
-            torch.stack([layer.kl for layer in draw.layers]),
-            torch.stack([layer.prior_kl for layer in draw.layers]),
-            temperature,
-            self.num_data,
-        )
+        return rows.sum(-1)
 
     def _log_likelihood(self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor) -> Float[Tensor, "S B"]:
         """log p(y | f) of each row, with a last Gaussian process integrated out where that has a closed form."""
@@ -132,12 +137,6 @@ class ELBO(nn.Module):
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)
-
-
-def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
-    if not isinstance(value, kind):
-        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
 def evaluate(
@@ -170,13 +169,13 @@ def evaluate(
     objective = ELBO(network, likelihood, num_data)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    check_rows(check_tensor("x", x), check_tensor("y", y))
-    parts = []
+    x = check_inputs(x, network.input_shape, network.dtype)
+    y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
+    check_dtype("y", y, network.dtype)
+    check_rows(x, y)
     with torch.no_grad():
-        for rows in torch.arange(len(x)).split(batch_size or len(x)):
-            batch = [None if tensor is None else tensor[rows].to(network.device) for tensor in (x, y, weights)]
-            noise = seeded(seed, "evaluation", network.device)
-            terms = objective(batch[0], batch[1], num_samples, generator=noise, weights=batch[2])
-            # num_data / B sum_batch = num_data / N sum_batch * N / B
-            parts.append(terms.log_likelihood * (len(rows) / len(x)))
-    return terms._replace(log_likelihood=torch.stack(parts).sum(0))
+        draw = network.draw(num_samples, seeded(seed, "evaluation", network.device))
+        tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
+        batches = zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True)
+        parts = [objective.log_likelihood(draw, *(each.to(network.device) for each in batch)) for batch in batches]
+        return objective.terms(draw, torch.stack(parts).sum(0) * (num_data / len(x)))

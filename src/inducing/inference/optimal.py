@@ -14,7 +14,7 @@ from inducing.nn.network import Network
 from inducing.nn.pseudo import LOG_PRECISION_SCALE, PseudoLikelihood
 
 
-def start_optimally(network: Network, likelihood: Likelihood, num_data: float) -> bool:
+def start_optimally(network: Network, likelihood: Likelihood, num_data: int | float) -> bool:
     """Set the precision of the last layer's pseudo-outputs to its optimum, where there is one; return whether.
 
     It is left alone unless the likelihood is Gaussian, the network was built with inducing targets, and the precision is

@@ -104,6 +104,15 @@ PAPER: dict[str, Recipe] = {
     "linear": Recipe(num_steps=40_000, learning_rate=1e-2, schedule="constant", num_samples=1),
     "uci": Recipe(num_steps=10_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=10_000),
     "dgp": Recipe(num_steps=20_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=10_000),
+    "mnist500": Recipe(num_steps=10_000, learning_rate=1e-3, schedule="constant", num_samples=1, batch_size=500),
+    "cifar10": Recipe(
+        num_steps=100_000,
+        learning_rate=1e-2,
+        schedule="constant",
+        num_samples=1,
+        batch_size=500,
+        kl_warmup_epochs=100,
+    ),
     "uci-factorised": Recipe(num_steps=25_000, learning_rate=1e-2, schedule="constant", num_samples=10, batch_size=100),
 }
 

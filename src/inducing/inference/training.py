@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.batches import Batch, Batches, Data, batches
+from inducing.inference.batches import Augment, Batch, Batches, Data, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints
 from inducing.inference.history import History, Record
 from inducing.inference.interrupts import Interrupts, interrupts
@@ -45,6 +45,7 @@ def fit(
     recipe: Recipe | str = "fast",
     *,
     seed: int = 0,
+    augment: Augment | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -64,6 +65,7 @@ def fit(
             multiplied by its weight: a row of weight 2 counts as two.
         recipe: "fast", "paper", or a `Recipe`.
         seed: Seed of the posterior samples and the order of the data.
+        augment: Changes the inputs of each batch at random, ``augment(x, generator)``, e.g. `inducing.data.images.augment`.
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
             with the result of a run that was never interrupted.
@@ -85,6 +87,8 @@ def fit(
     # a network and a likelihood of ours, before anything is asked of them
     ELBO(network, likelihood, 1)
     source = batches(data, recipe.batch_size, seed, check)
+    if augment is not None:
+        source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
     _refuse_partial_optimum(network, data, source.num_data)
     _explain_many_inducing_points(network, source.num_data)
@@ -95,7 +99,7 @@ def fit(
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
     state = TrainingState(parameters, recipe.learning_rate)
     with ExitStack() as stack:
-        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, elbo)
+        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, augment, elbo)
         continues = saved is not None and saved.restore(state)
         if not continues:
             if recipe.optimal_start:
@@ -214,7 +218,14 @@ def _explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
 
 
 def _open_checkpoints(
-    folder: str | Path | None, stack: ExitStack, data: Data, source: Batches, recipe: Recipe, seed: int, elbo: ELBO
+    folder: str | Path | None,
+    stack: ExitStack,
+    data: Data,
+    source: Batches,
+    recipe: Recipe,
+    seed: int,
+    augment: Augment | None,
+    elbo: ELBO,
 ) -> Checkpoints | None:
     if folder is None:
         return None
@@ -226,6 +237,7 @@ def _open_checkpoints(
     run = {
         "recipe": recipe.identity(),
         "seed": int(seed),
+        "augment": None if augment is None else getattr(augment, "__qualname__", type(augment).__qualname__),
         "num_data": source.num_data,
         "data": _checksums(data if isinstance(data, tuple | list) else []),
         "network": repr(elbo.network),
@@ -242,7 +254,7 @@ def _checksums(tensors: Iterable[Tensor]) -> list[int]:
     return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
-def _refuse_partial_optimum(network: Network, data: Data, num_data: float) -> None:
+def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
     last = network.last_layer
     if last is None or not isinstance(last.posterior, OptimalLikelihood):
         return
@@ -258,7 +270,7 @@ def _refuse_partial_optimum(network: Network, data: Data, num_data: float) -> No
         )
 
 
-def _explain_many_inducing_points(network: Network, num_data: float) -> None:
+def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
@@ -291,7 +303,8 @@ def _explain_scales(data: Data, likelihood: Likelihood) -> None:
         counts = name == "y" and likelihood.support != "real"
         if counts or not tensor.is_floating_point() or len(tensor) < 2:
             continue
-        columns = tensor.detach().flatten(1)
+        # features, or the channels of maps, whose pixels need not be standard one by one
+        columns = tensor.detach().movedim(1, -1).flatten(0, -2) if tensor.ndim > 1 else tensor.detach()[:, None]
         std, mean = columns.std(0), columns.mean(0).abs()
         # constant columns do no harm
         odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean > 10 * std.clamp_min(1.0)))

@@ -156,12 +156,24 @@ class FunctionSamples(nn.Module):
         self._names = tuple(self._buffers)
         self._float64_names = tuple(function.float64_names())
         # carries the dtype of inputs, which Gaussian processes do not share, through .double() and the like
-        self.register_buffer("_input_dtype", torch.empty(0, dtype=dtype), persistent=False)
+        device = next((leaf.device for _, leaf in function.leaves() if isinstance(leaf, Tensor)), None)
+        self.register_buffer("_input_dtype", torch.empty(0, dtype=dtype, device=device), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype that inputs must have."""
         return self.get_buffer("_input_dtype").dtype
+
+    @property
+    def function(self) -> Function:
+        """The functions that were frozen, (S, B, ...) -> (S, B, ...), with the tensors of this module."""
+        tensors = map(self.get_buffer, self._names)
+        return self._structure.map(lambda _: next(tensors))
+
+    @property
+    def device(self) -> torch.device:
+        """The device that inputs must be on."""
+        return self.get_buffer("_input_dtype").device
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FunctionSamples:
         wide = {name: self.get_buffer(name) for name in self._float64_names}
@@ -173,9 +185,7 @@ class FunctionSamples(nn.Module):
 
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
-        x = check_inputs(x, self.input_shape, self.dtype)
-        tensors = map(self.get_buffer, self._names)
-        return self._structure.map(lambda _: next(tensors))(x[None])
+        return self.function(check_inputs(x, self.input_shape, self.dtype)[None])
 
 
 def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -96,7 +96,7 @@ class GPLayer(Layer):
         self.kernel = KernelModule(self.kernel_spec, self.in_features).to(device)
         self.register_buffer("projection", self._first_projection(place.rows))
         root = None
-        if place.rows is not None:
+        if place.rows is not None and not place.rows.is_meta:
             root = self._factorise(self.kernel(), place.rows[None].double())[0][0].detach().to(place.rows.dtype)
         site = ValueSite(
             self.in_features,

@@ -27,6 +27,8 @@ Values = tuple[Tensor, ...]
 
 # width of the hidden layers below the last in random features of a deep arc-cosine kernel, which are exact up to its inverse
 FEATURE_WIDTH = 1024
+# of an arc-cosine kernel, which hardly changes any more long before
+MOST_HIDDEN_LAYERS = 1000
 
 # Adam moves all parameters alike, but a kernel should move more slowly than the posterior that it is fitted to: otherwise
 # inputs that matter are switched off, and the noise grows, before the posterior has had time to use them
@@ -259,8 +261,10 @@ class ArcCosine(Kernel):
     bias: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.depth, int) and self.depth >= 1):
-            raise ValueError(f"depth must be a whole number of hidden layers, at least 1, got {self.depth!r}")
+        if not (isinstance(self.depth, int) and 1 <= self.depth <= MOST_HIDDEN_LAYERS):
+            raise ValueError(
+                f"depth must be a whole number of hidden layers from 1 to {MOST_HIDDEN_LAYERS}, got {self.depth!r}"
+            )
         _check_positive(self, "weight", self.weight)
         _check_positive(self, "bias", self.bias)
 

@@ -21,28 +21,17 @@ from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw
 from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
 from inducing.nn.layers import Layer, Place, Shape
 from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.normalisation import InducingNorm
 from inducing.nn.plain import Folded, check_plain
-from inducing.nn.posteriors import OptimalInducing
 from inducing.nn.pseudo import OptimalLikelihood
-
-
-class Residual(nn.Module):
-    """x -> shortcut(x) + layers(x).
-
-    Arguments:
-        layers: Bayesian layers, plain modules or further residual blocks.
-        shortcut: A layer or plain module on the other branch; the default is the identity.
-
-    Example:
-        >>> import inducing
-        >>> from torch import nn
-        >>> block = inducing.Residual(nn.ReLU(), inducing.Linear(50, 50))
-    """
-
-    def __init__(self, *layers: nn.Module, shortcut: nn.Module | None = None) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.shortcut = nn.ModuleList([] if shortcut is None else [shortcut])
+from inducing.nn.structure import (
+    Residual,
+    bayesian_layers,
+    check_inducing_use,
+    check_optimal,
+    check_resampling,
+    inducing_users,
+)
 
 
 class Network(nn.Module):
@@ -88,17 +77,20 @@ class Network(nn.Module):
                 "inducing.Linear(50, 1)], ...); a class in it must be called"
             )
         self.layers = nn.ModuleList(layers)
-        bayesian = list(_bayesian_layers(self.layers))
+        bayesian = bayesian_layers(self.layers)
         if not bayesian:
             raise ValueError("a network needs at least one Bayesian layer, e.g. inducing.Linear(3, 1)")
-        _check_inducing_use(bayesian, inducing_points, num_inducing)
-        _check_resampling(bayesian)
+        check_inducing_use(self.layers, inducing_points, num_inducing)
+        check_resampling(self.layers)
         self.layer_names = tuple(name for name, _ in bayesian)
         self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
         points = first_inducing_points(inducing_points, num_inducing, self.input_shape)
-        _check_optimal(bayesian, learn_inducing_locations)
+        check_optimal(self.layers, learn_inducing_locations)
         targets = first_targets(inducing_targets, points, self.last_layer)
         self.has_inducing_targets = targets is not None
+        # what else is needed to build it again: layers may have taken their number of inducing inputs from here
+        self.num_first_points = None if points is None else len(points)
+        self.learn_inducing_locations = learn_inducing_locations
         # rows that tell where the data are; drawn at random they tell nothing
         rows = None if inducing_points is None else points
         start = Place(self.input_shape, None if points is None else len(points), targets, False, rows)
@@ -107,7 +99,7 @@ class Network(nn.Module):
             if layer.starts_from_rows:
                 for name, parameter in layer.posterior.named_parameters():
                     parameter.requires_grad_(learn_inducing_locations or name != "inducing_inputs")
-        if not any(layer.needs_inducing for _, layer in bayesian):
+        if not inducing_users(self.layers):
             # they were first values for inducing inputs that each layer has for itself
             points = None
         if points is not None and learn_inducing_locations:
@@ -138,6 +130,12 @@ class Network(nn.Module):
         ending = self.layers[-1]
         return ending if isinstance(ending, Layer) else None
 
+    def assemble(self, functions: Sequence[Function]) -> Chain:
+        """The network as a function, with these functions in the places of its Bayesian layers, in their order."""
+        if len(functions) != len(self.layer_names):
+            raise ValueError(f"{len(functions)} functions were given for {len(self.layer_names)} Bayesian layers")
+        return _assemble(self.layers, iter(functions))
+
     def draw(self, num_samples: int, generator: Generator | None = None, consistent: bool = False) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -154,7 +152,7 @@ class Network(nn.Module):
 
     def tie(self, likelihood: Likelihood) -> None:
         """Let a last layer with an OptimalInducing posterior take its precision from the noise of a likelihood."""
-        for name, layer in _bayesian_layers(self.layers):
+        for name, layer in bayesian_layers(self.layers):
             if isinstance(layer.posterior, OptimalLikelihood):
                 if not isinstance(likelihood, Gaussian):
                     raise TypeError(
@@ -169,7 +167,7 @@ class Network(nn.Module):
 
         Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy.
         """
-        modules = [layer.posterior for _, layer in _bayesian_layers(self.layers)] if enabled else []
+        modules = [layer.posterior for _, layer in bayesian_layers(self.layers)] if enabled else []
         before = [module.use_closed_form for module in modules]
         for module in modules:
             module.use_closed_form = True
@@ -226,11 +224,32 @@ def _draw(
             step = Sum(body.function, shortcut.function)
             inducing = None if body.inducing is None or shortcut.inducing is None else body.inducing + shortcut.inducing
             draws += body.layers + shortcut.layers
+        elif isinstance(module, InducingNorm):
+            assert inducing is not None
+            step = module.draw(inducing)
+            inducing = step(inducing)
         else:
             step = Folded(module)
             inducing = None if inducing is None else step(inducing)
         steps.append(step)
     return NetworkDraw(Chain(tuple(steps)), inducing, tuple(draws))
+
+
+def _assemble(modules: nn.ModuleList, functions: Iterator[Function]) -> Chain:
+    steps: list[Function] = []
+    for module in modules:
+        if isinstance(module, Layer):
+            steps.append(next(functions))
+        elif isinstance(module, Residual):
+            # the body first, as in `_draw`
+            steps.append(Sum(_assemble(module.layers, functions), _assemble(module.shortcut, functions)))
+        elif isinstance(module, InducingNorm):
+            raise TypeError(
+                f"{module} takes its statistics from inducing points, and functions that are given have none; leave it out"
+            )
+        else:
+            steps.append(Folded(module))
+    return Chain(tuple(steps))
 
 
 def _build(modules: nn.ModuleList, place: Place, last: Layer, path: str = "layers") -> Place:
@@ -254,62 +273,12 @@ def _build(modules: nn.ModuleList, place: Place, last: Layer, path: str = "layer
                     f"{name}: the branches of a Residual must end in one shape, got {shape} and {shortcut.input_shape}"
                 )
             rows = None if body.rows is None or shortcut.rows is None else body.rows + shortcut.rows
+        elif isinstance(module, InducingNorm):
+            shape = place.input_shape
+            module.check(name, shape, place.num_inducing)
+            rows = None if place.rows is None else module.draw(place.rows[None])(place.rows[None])[0]
         else:
             shape = check_plain(module, name, place.input_shape)
             rows = None if place.rows is None else Folded(module)(place.rows[None])[0]
         place = place._replace(input_shape=shape, rows=rows)
     return place
-
-
-def _bayesian_layers(modules: nn.ModuleList, path: str = "layers") -> Iterator[tuple[str, Layer]]:
-    """Walk over the Bayesian layers in the order in which they are drawn."""
-    for index, module in enumerate(modules):
-        name = f"{path}.{index}"
-        if isinstance(module, Layer):
-            yield name, module
-        elif isinstance(module, Residual):
-            yield from _bayesian_layers(module.layers, f"{name}.layers")
-            yield from _bayesian_layers(module.shortcut, f"{name}.shortcut")
-        elif any(isinstance(part, Layer | Residual) for part in module.modules()):
-            raise ValueError(
-                f"{name} {type(module).__name__} hides Bayesian layers; put them in the list one by one, "
-                "or in an inducing.Residual"
-            )
-
-
-def _check_inducing_use(
-    layers: list[tuple[str, Layer]], inducing_points: Tensor | None, num_inducing: int | None
-) -> None:
-    users = [name for name, layer in layers if layer.needs_inducing]
-    if users and inducing_points is None and num_inducing is None:
-        raise ValueError(
-            f"{users[0]} has a {type(dict(layers)[users[0]].posterior_spec).__name__} posterior and needs inducing "
-            "points; pass rows of the training inputs, e.g. inducing_points=x[:100], or a number, num_inducing=100"
-        )
-    starters = any(layer.starts_from_rows for _, layer in layers)
-    if not users and not starters and not (inducing_points is None and num_inducing is None):
-        raise ValueError(
-            "no layer uses the inducing points: none has a GlobalInducing posterior. Leave out inducing_points and "
-            'num_inducing, or give a layer posterior="global"'
-        )
-
-
-def _check_optimal(layers: list[tuple[str, Layer]], learn_inducing_locations: bool) -> None:
-    optimal = [name for name, layer in layers if isinstance(layer.posterior_spec, OptimalInducing)]
-    if optimal and learn_inducing_locations:
-        raise ValueError(
-            f"{optimal[0]} has an OptimalInducing posterior, which is exact only with the inducing points at the data; "
-            "pass learn_inducing_locations=False"
-        )
-
-
-def _check_resampling(layers: list[tuple[str, Layer]]) -> None:
-    """Local reparameterisation is only valid where no layer with propagated inducing points follows."""
-    for index, (name, layer) in enumerate(layers):
-        above = [user for user, other in layers[index + 1 :] if other.needs_inducing]
-        if layer.resamples and above:
-            raise ValueError(
-                f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and "
-                f"data would go through different functions, and {above[0]} above would learn from the wrong one. "
-                "Use Factorised(local_reparameterisation=False) below a layer with inducing points"
-            )

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
+from inducing.inference.hmc import HMCSamples
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
@@ -146,10 +147,10 @@ class Predictive:
 
 
 def predict(
-    network: Network,
+    network: Network | HMCSamples,
     likelihood: Likelihood,
     x: Float[Tensor, "B *in"],
-    num_samples: int = 100,
+    num_samples: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
 ) -> Predictive:
@@ -158,10 +159,10 @@ def predict(
     The same seed draws the same functions, so predictions do not depend on how the rows are batched.
 
     Arguments:
-        network: A fitted network.
+        network: A fitted network, or the draws of `inducing.hmc`.
         likelihood: Its likelihood.
         x: New inputs.
-        num_samples: Number of posterior draws in the mixture.
+        num_samples: Number of posterior draws in the mixture; 100 is the default. Those of `inducing.hmc` are all used.
         batch_size: Rows to run at a time; the default is all.
         seed: Seed of the draws.
 
@@ -172,12 +173,22 @@ def predict(
         >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape
         (torch.Size([5, 1]), torch.Size([2, 5, 1]))
     """
-    x = check_inputs(x, network.input_shape, network.dtype)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    network.tie(likelihood)
-    functions = network.sample_functions(num_samples, seed)
+    if isinstance(network, HMCSamples):
+        if num_samples is not None:
+            raise ValueError(
+                "num_samples draws functions from a network; those of hmc are drawn already, and all are used. Leave it "
+                "out, or keep fewer draws with hmc(..., thin=10)"
+            )
+        functions = network.functions
+        x = check_inputs(x, functions.input_shape, functions.dtype)
+    else:
+        x = check_inputs(x, network.input_shape, network.dtype)
+        network.tie(likelihood)
+        functions = network.sample_functions(100 if num_samples is None else num_samples, seed)
+    device = functions.device
     with torch.no_grad():
-        outputs = [functions(rows.to(network.device)) for rows in x.split(batch_size or max(len(x), 1))]
+        outputs = [functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))]
     frozen = copy.deepcopy(likelihood).requires_grad_(False)
     return Predictive(torch.cat(outputs, 1), frozen, seed=seed)

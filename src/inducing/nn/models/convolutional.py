@@ -1,0 +1,166 @@
+"""Convolutional networks: the paper's LeNet and ResNet-8, and ResNet-18 with inducing points in every layer."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from inducing.linalg.patches import Boundary
+from inducing.nn.convolution import Conv2d
+from inducing.nn.layers import Linear, Shape
+from inducing.nn.models.assembly import Mixture, assemble, posteriors_of
+from inducing.nn.network import Network
+from inducing.nn.normalisation import InducingNorm
+from inducing.nn.posteriors import Posterior
+from inducing.nn.priors import Prior
+from inducing.nn.structure import Residual
+
+
+def lenet(
+    input_shape: Shape = (1, 28, 28),
+    out_features: int = 10,
+    channels: int = 64,
+    *,
+    prior: Prior | str = "neal",
+    posterior: Mixture = "global",
+    boundary: Boundary = "circular",
+    normalise: bool = False,
+    inducing_points: Tensor | None = None,
+    inducing_targets: Tensor | None = None,
+    num_inducing: int | None = None,
+    learn_inducing_locations: bool = True,
+) -> Network:
+    """The paper's network for MNIST: two blocks of conv2d-relu-maxpool, then conv2d-relu-linear; 4 layers with weights.
+
+    Arguments:
+        input_shape: Channels, height and width of an image; at least 4 x 4 pixels.
+        out_features: Number of classes.
+        channels: Channels of every convolution.
+        prior: A prior or its name.
+        posterior: A posterior or its name for all layers; "A->B", with B for the last layer only; or a list, one for each
+            layer. Local layers have as many inducing patches as weights into each output, unless their posterior says
+            otherwise.
+        boundary: How global layers take patches of the inducing images at the border, see `inducing.Conv2d`.
+        normalise: Whether an `inducing.InducingNorm` follows each convolution.
+        inducing_points: First values of the inducing images, e.g. ``x[:100]``.
+        inducing_targets: The labels of those images.
+        num_inducing: Number of inducing images, drawn from N(0, 1), where none are given.
+        learn_inducing_locations: Whether the inducing images are parameters.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.lenet(channels=4, num_inducing=5, prior="spatial-iw")
+        >>> network(torch.randn(3, 1, 28, 28)).shape
+        torch.Size([1, 3, 10])
+    """
+    make = _Maker(posteriors_of(posterior, 4), prior, boundary, normalise)
+    colours, height, width = input_shape
+    layers = [
+        *make.convolution(colours, channels),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        *make.convolution(channels, channels),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        *make.convolution(channels, channels),
+        nn.ReLU(),
+        nn.Flatten(),
+        make.linear(channels * (height // 4) * (width // 4), out_features),
+    ]
+    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+
+
+def resnet8(
+    input_shape: Shape = (3, 32, 32),
+    out_features: int = 10,
+    channels: int = 32,
+    *,
+    prior: Prior | str = "neal",
+    posterior: Mixture = "global",
+    boundary: Boundary = "circular",
+    normalise: bool = False,
+    inducing_points: Tensor | None = None,
+    inducing_targets: Tensor | None = None,
+    num_inducing: int | None = None,
+    learn_inducing_locations: bool = True,
+) -> Network:
+    """The paper's network for CIFAR-10: conv2d-relu, three residual blocks with average pooling, linear.
+
+    A block is conv2d-relu-conv2d-relu beside the identity. There are 8 layers with weights. The arguments are those of
+    `lenet`.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.resnet8(channels=4, posterior="factorised->global", num_inducing=5)
+        >>> network(torch.randn(3, 3, 32, 32)).shape
+        torch.Size([1, 3, 10])
+    """
+    make = _Maker(posteriors_of(posterior, 8), prior, boundary, normalise)
+    layers: list[nn.Module] = [*make.convolution(input_shape[0], channels), nn.ReLU()]
+    for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
+        first, second = make.convolution(channels, channels), make.convolution(channels, channels)
+        layers += [Residual(*first, nn.ReLU(), *second, nn.ReLU()), pool]
+    layers += [nn.Flatten(), make.linear(channels, out_features)]
+    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+
+
+def resnet18(
+    input_shape: Shape = (3, 32, 32),
+    out_features: int = 10,
+    channels: int = 64,
+    *,
+    prior: Prior | str = "neal",
+    posterior: Mixture = "global",
+    boundary: Boundary = "circular",
+    normalise: bool | None = None,
+    inducing_points: Tensor | None = None,
+    inducing_targets: Tensor | None = None,
+    num_inducing: int | None = None,
+    learn_inducing_locations: bool = True,
+) -> Network:
+    """ResNet-18 (He et al., 2016) for small images: a 3 x 3 convolution, four stages of two blocks, linear.
+
+    The stages have 1, 2, 4 and 8 times ``channels``, and all but the first halve the image. There are 21 layers with
+    weights, those of a shortcut after those of its block. The arguments are those of `lenet`, except:
+
+    Arguments:
+        normalise: Whether an `inducing.InducingNorm` follows each convolution; None means the paper's choice, if the
+            network has global inducing points.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.resnet18(channels=2, posterior="factorised->global", num_inducing=5)
+        >>> network(torch.randn(3, 3, 32, 32)).shape
+        torch.Size([1, 3, 10])
+    """
+    posteriors = posteriors_of(posterior, 21)
+    if normalise is None:
+        normalise = any(each.needs_inducing for each in posteriors)
+    make = _Maker(posteriors, prior, boundary, normalise)
+    layers: list[nn.Module] = [*make.convolution(input_shape[0], channels), nn.ReLU()]
+    width = channels
+    for stage in range(4):
+        for block in range(2):
+            wider, stride = channels * 2**stage, 2 if stage > 0 and block == 0 else 1
+            first, second = make.convolution(width, wider, stride=stride), make.convolution(wider, wider)
+            shortcut = None if stride == 1 and width == wider else make.convolution(width, wider, 1, stride)
+            layers += [Residual(*first, nn.ReLU(), *second, shortcut=shortcut), nn.ReLU()]
+            width = wider
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(width, out_features)]
+    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+
+
+class _Maker:
+    """Makes layers, each with the next of the posteriors."""
+
+    def __init__(self, posteriors: list[Posterior], prior: Prior | str, boundary: Boundary, normalise: bool) -> None:
+        self.posteriors = iter(posteriors)
+        self.prior, self.boundary, self.normalise = prior, boundary, normalise
+
+    def convolution(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> list[nn.Module]:
+        """A convolution that keeps the size of the image, up to the stride, and its normalisation."""
+        posterior, padding = next(self.posteriors), kernel_size // 2
+        layer = Conv2d(inputs, outputs, kernel_size, stride, padding, self.prior, posterior, self.boundary)
+        return [layer, InducingNorm()] if self.normalise else [layer]
+
+    def linear(self, inputs: int, outputs: int) -> Linear:
+        return Linear(inputs, outputs, prior=self.prior, posterior=next(self.posteriors))

@@ -1,0 +1,69 @@
+"""Deep Gaussian processes."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from inducing.nn.gp import GPLayer, MeanKind
+from inducing.nn.kernels import Kernel
+from inducing.nn.models.assembly import Mixture, posteriors_of
+from inducing.nn.network import Network
+
+
+def deep_gp(
+    in_features: int,
+    out_features: int,
+    num_layers: int = 2,
+    *,
+    width: int | None = None,
+    kernel: Kernel | str = "squared-exponential",
+    mean: MeanKind = "identity",
+    posterior: Mixture = "global",
+    inducing_points: Tensor | None = None,
+    inducing_targets: Tensor | None = None,
+    num_inducing: int | None = None,
+    learn_inducing_locations: bool = True,
+) -> Network:
+    """A deep Gaussian process, the same call for every posterior.
+
+    The last layer has a mean function of zero.
+
+    Arguments:
+        in_features: Number of inputs.
+        out_features: Number of outputs.
+        num_layers: Number of Gaussian process layers, the last among them.
+        width: Outputs of the hidden layers; None stands for the paper's, min(in_features, 30).
+        kernel: A kernel or its name.
+        mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
+        posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
+            last layer only; or a list, one for each layer.
+        inducing_points: First values of the inducing points, e.g. ``x[:100]``. Layers with inducing inputs of their own
+            begin there too.
+        inducing_targets: The targets of those rows.
+        num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
+        learn_inducing_locations: Whether the inducing points are parameters.
+
+    Example:
+        >>> import torch, inducing
+        >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
+        >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
+    """
+    if not isinstance(num_layers, int):
+        raise TypeError(f"num_layers must be a whole number, got {num_layers!r}")
+    if num_layers < 1:
+        raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+    hidden = min(in_features, 30) if width is None else width
+    widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
+    posteriors = posteriors_of(posterior, num_layers)
+    layers = [
+        GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else mean, each)
+        for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], posteriors, strict=False))
+    ]
+    return Network(
+        layers,
+        inducing_points,
+        inducing_targets if layers[-1].needs_inducing else None,
+        num_inducing,
+        in_features,
+        learn_inducing_locations,
+    )

@@ -1,0 +1,158 @@
+"""What else can be saved: pairs, dictionaries, plain values, and classes that say themselves how."""
+
+import pytest
+import torch
+
+import inducing
+from inducing.saving import decode, encode, register
+from inducing.saving.objects import SAVABLE
+
+
+class Ridge:
+    """Stands for an estimator: parameters of its constructor, and what it has fitted."""
+
+    def __init__(self, strength=1.0):
+        self.strength = strength
+
+    def fit(self):
+        points = {"inducing_points": torch.randn(4, 3), "inducing_targets": torch.randn(4, 1)}
+        self.network_ = inducing.models.mlp(
+            3, 1, [5], posterior="global->optimal", learn_inducing_locations=False, **points
+        )
+        self.likelihood_ = inducing.Gaussian(0.4)
+        self.network_.tie(self.likelihood_)
+        self.elbo_ = torch.randn(7)
+        return self
+
+    def to_state(self):
+        return {"parameters": {"strength": self.strength}}, {"elbo": self.elbo_}
+
+    @classmethod
+    def from_state(cls, values, tensors):
+        ridge = cls(**values["parameters"])
+        ridge.elbo_ = tensors["elbo"]
+        return ridge
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr("inducing.saving.objects.SAVABLE", dict(SAVABLE))
+    return register(Ridge)
+
+
+def test_a_registered_class(registered, tmp_path):
+    ridge = registered(0.5).fit()
+    inducing.save(ridge, tmp_path / "model")
+    again = inducing.load(tmp_path / "model")
+    assert type(again) is Ridge
+    assert again.strength == 0.5
+    assert torch.equal(again.elbo_, ridge.elbo_)
+    assert again.likelihood_.noise_variance == ridge.likelihood_.noise_variance
+    x = torch.zeros(2, 3)
+    assert torch.equal(again.network_.sample_functions(2)(x), ridge.network_.sample_functions(2)(x))
+
+
+def test_what_its_class_refuses_is_an_error_of_the_file(registered, tmp_path):
+    ridge = registered().fit()
+    inducing.save(ridge, tmp_path / "model")
+    registered.__init__, before = lambda self, **_: 1 / 0, registered.__init__
+    try:
+        with pytest.raises(inducing.SavedModelError, match="cannot be loaded: division by zero"):
+            inducing.load(tmp_path / "model")
+    finally:
+        registered.__init__ = before
+
+
+def test_an_estimator_has_a_network_and_a_likelihood(registered):
+    node, tensors = encode(registered().fit())
+    node["parts"]["network"], node["parts"]["likelihood"] = node["parts"]["likelihood"], node["parts"]["network"]
+    swapped = {
+        name.replace("network/", "x/").replace("likelihood/", "network/").replace("x/", "likelihood/"): t
+        for name, t in tensors.items()
+    }
+    with pytest.raises(ValueError, match=r"Ridge: network cannot be Gaussian"):
+        decode(node, swapped)
+
+
+def test_a_class_that_nobody_registered_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"a Ridge cannot be saved\. What can: Network, Gaussian"):
+        inducing.save(Ridge().fit(), tmp_path / "model")
+    with pytest.raises(ValueError, match="there is no object 'Ridge' that can be loaded"):
+        decode({"object": "Ridge", "state": {}, "parts": {}}, {})
+
+
+def test_a_name_that_is_taken():
+    with pytest.raises(ValueError, match="Network is taken"):
+        register(type("Network", (), {}))
+
+
+def test_a_subclass_of_a_network_is_refused(tmp_path):
+    class Mine(inducing.Network):
+        pass
+
+    with pytest.raises(ValueError, match="a Mine cannot be saved"):
+        inducing.save(Mine([inducing.Linear(3, 1)], num_inducing=2), tmp_path / "model")
+
+
+def test_pairs_and_dictionaries_come_back_as_they_were_given(tmp_path):
+    x = torch.randn(9, 3)
+    model = {
+        "network": inducing.models.mlp(3, 1, [5], inducing_points=x),
+        "likelihood": inducing.Gaussian(0.3),
+        "inputs": inducing.Standardiser.of(x),
+        "schema": {"columns": ["a", "b", "c"], "version": 2, "nested": {"scale": 1.5, "none": None, "yes": True}},
+        "pair": (torch.arange(3), 7),
+        "empty": (torch.empty(0, 3), (), {}),
+    }
+    inducing.save(model, tmp_path / "model")
+    again = inducing.load(tmp_path / "model")
+    assert list(again) == list(model)
+    assert again["schema"] == model["schema"]
+    assert torch.equal(again["pair"][0], torch.arange(3))
+    assert again["pair"][1] == 7
+    assert again["empty"][0].shape == (0, 3)
+    assert again["empty"][1:] == ((), {})
+    assert torch.equal(again["inputs"].apply(x), model["inputs"].apply(x))
+    ours, theirs = (inducing.predict(each["network"], each["likelihood"], x, 5).mean for each in (model, again))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("model", [{1, 2}, {"a": object()}, {1: 2}, float("nan"), torch.nn.Linear(2, 2), (b"bytes",)])
+def test_what_cannot_be_saved(model, tmp_path):
+    with pytest.raises(ValueError, match="cannot be saved"):
+        inducing.save(model, tmp_path / "model")
+
+
+def test_a_slash_in_a_key(tmp_path):
+    with pytest.raises(ValueError, match="'a/b' has a slash"):
+        inducing.save({"a/b": torch.zeros(2)}, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("node", "tensors", "message"),
+    [
+        (None, {}, "there is no object None"),
+        ({"object": "value", "value": 1}, {"more": torch.zeros(1)}, r"tensors \['more'\] instead of"),
+        ({"object": "Tensor"}, {}, r"tensors \[\] instead of \['values'\]"),
+        ({"object": "tuple", "items": []}, {"0/values": torch.zeros(1)}, "'0/values' belongs to nothing"),
+        (
+            {"object": "Standardiser"},
+            {"mean": torch.zeros(2), "std": torch.ones(3)},
+            "a mean and a std for each column",
+        ),
+        ({"object": "Likelihood", "class": "Mine", "learned": [], "frozen": []}, {}, "there is no likelihood 'Mine'"),
+        (
+            {"object": "Likelihood", "class": "Poisson", "learned": [], "frozen": ["a"]},
+            {},
+            "no parameter 'a' to freeze",
+        ),
+        (
+            {"object": "Likelihood", "class": "Gaussian", "learned": [], "frozen": []},
+            {"scaled_log_variance": torch.zeros(2, 2)},
+            "must be a floating point number, or one for each output",
+        ),
+    ],
+)
+def test_wrong_json_is_refused(node, tensors, message):
+    with pytest.raises(ValueError, match=message):
+        decode(node, tensors)
