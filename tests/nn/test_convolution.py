@@ -104,7 +104,9 @@ def test_bad_input_is_refused(make, message):
 
 
 @pytest.mark.parametrize("boundary", ["circular", "exact"])
-@pytest.mark.parametrize(("scale", "offset"), [(0.1, 10.0), (0.0, 10.0), (1.0, 0.0)], ids=["offset", "constant", "smooth"])
+@pytest.mark.parametrize(
+    ("scale", "offset"), [(0.1, 10.0), (0.0, 10.0), (1.0, 0.0)], ids=["offset", "constant", "smooth"]
+)
 def test_the_kl_keeps_its_digits_in_float32(boundary, scale, offset):
     """Patches of smooth images are nearly alike; their Gram matrix in float32 has lost what tells them apart."""
     coarse = torch.randn(20, 3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
