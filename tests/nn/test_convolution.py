@@ -95,6 +95,12 @@ def test_it_composes_with_pooling_residuals_and_flattening():
             ),
             "a precision for each inducing image",
         ),
+        (
+            lambda: inducing.Network(
+                [inducing.Conv2d(1, 2, 5)], inducing_points=torch.randn(4, 1, 5, 5), inducing_targets=torch.randn(4, 2)
+            ),
+            "leave them out",
+        ),
         (lambda: inducing.Network([inducing.Conv2d(1, 1, 3, posterior="dsvi")], input_shape=(1, 5, 5)), "GPLayer"),
     ],
 )
