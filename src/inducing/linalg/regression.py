@@ -163,7 +163,7 @@ def regress_statistics(
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
     # lower than for rows: sums over many pixels round more, and neighbouring pixels are alike
-    limit = 30.0 if dtype == torch.float32 and is_known(gram) else None
+    limit = 100.0 if dtype == torch.float32 and is_known(gram) else None
     factor = _factorise(prior.add_to(gram), limit)
     if factor is None:
         prior, noise = prior.to(torch.float64), noise.double()

@@ -167,8 +167,8 @@ class GlobalInducing(Posterior):
             )
         if site.targets is not None:
             raise ValueError(
-                "inducing_targets hold one value for each output, but a convolution has pseudo-outputs at every pixel; leave "
-                "them out, or set its pseudo_outputs yourself"
+                "inducing_targets hold one value for each output, but a convolution has pseudo-outputs at every pixel; "
+                "leave them out, or set its pseudo_outputs yourself"
             )
         outputs = torch.randn(site.num_inducing, site.out_features, *geometry.output_shape(*size))
         log_precision = site.first_log_precision(self.log_precision)
