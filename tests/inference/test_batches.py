@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
-from inducing.inference.batches import batches
+from inducing.inference.batches import augmented, batches
 
 X, Y = torch.arange(10.0)[:, None], -torch.arange(10.0)[:, None]
 
@@ -110,3 +110,20 @@ def test_bad_batches_are_refused():
         take(TensorDataset(X, Y, Y), 4, 1)
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         take((X, Y), 0, 1)
+
+
+def test_augmented_batches_depend_on_the_step_and_the_seed_alone():
+    x, y = torch.zeros(12, 2), torch.arange(12)
+
+    def noisy(inputs, generator):
+        return inputs + torch.randn(inputs.shape, generator=generator)
+
+    def first(seed, step, count=1):
+        source = augmented(batches((x, y), 4, 0), noisy, seed)
+        return [rows for rows, _ in itertools.islice(source.since(step), count)]
+
+    four = first(0, 0, 4)
+    assert torch.equal(four[3], first(0, 3)[0])
+    assert not torch.equal(four[0], four[1])
+    assert not torch.equal(four[0], first(1, 0)[0])
+    assert torch.equal(x, torch.zeros(12, 2))

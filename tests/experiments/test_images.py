@@ -1,0 +1,101 @@
+import json
+
+import pytest
+import torch
+from rich.console import Console
+
+from inducing.data import images
+from inducing.experiments import image_report
+from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Mnist500, run
+from inducing.experiments.sweep import reproduce
+
+
+def result(posterior, elbo=-1.0, prior="scale", dataset="cifar10", model="resnet8"):
+    config = {
+        "dataset": dataset,
+        "model": model,
+        "prior": prior,
+        "posterior": posterior,
+        "num_data": 50,
+        "num_test": 20,
+        "channels": 2,
+        "num_inducing": 5,
+        "num_steps": 3,
+        "batch_size": 10,
+    }
+    curve = [[0.3, 0.2, 12], [0.9, 0.8, 30]]
+    metrics = {
+        "elbo_per_datapoint": elbo,
+        "test_log_likelihood": -0.9,
+        "accuracy": 70.0,
+        "ece": 0.05,
+        "calibration": curve,
+    }
+    return {"config": config, "metrics": metrics | {"entropy_ratio": 0.5, "auroc": 0.8}}
+
+
+def test_the_settings_are_the_papers():
+    mnist = MNIST500.configs("paper")
+    assert len(mnist) == 16
+    assert {(c.num_data, c.learning_rate, c.channels, c.model) for c in mnist} == {(500, 1e-3, 64, "lenet")}
+    cifar = CIFAR10.configs("paper")
+    assert len(cifar) == 8
+    # 1,000 epochs of 100 batches
+    assert {(c.num_steps * c.batch_size // c.num_data, c.kl_warmup_epochs, c.train_samples) for c in cifar} == {
+        (1000, 100, 1)
+    }
+    assert {c.temperature for c in cifar} == {1.0}
+    resnet = RESNET18.configs("paper")
+    assert {(c.temperature, c.augment, c.prior, c.model) for c in resnet} == {(1 / 20, True, "spatial-iw", "resnet18")}
+    assert [c.posterior for c in resnet] == ["factorised", "factorised->global", "global"]
+
+
+@pytest.mark.parametrize("experiment", [MNIST500, CIFAR10, RESNET18], ids=lambda each: each.name)
+def test_the_smoke_preset_runs_from_files_to_figure(experiment, small_images, tmp_path):
+    results = reproduce(experiment, "smoke", tmp_path / "out", console=Console(width=100))
+    assert len(results) == len(experiment.configs("smoke"))
+    for each in results:
+        metrics = each["metrics"]
+        assert {"elbo_per_datapoint", "test_log_likelihood", "accuracy", "ece", "calibration"} <= set(metrics)
+        assert ("auroc" in metrics) == (each["config"]["dataset"] == "cifar10")
+        # strict JSON: no NaN of an empty bin
+        json.dumps(metrics, allow_nan=False)
+        assert sum(rows for _, _, rows in metrics["calibration"]) == 10
+    assert (tmp_path / "out" / f"{experiment.name}-smoke.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_first_images_are_normalised_by_all(small_images, monkeypatch):
+    seen = {}
+
+    def fit(network, likelihood, data, *arguments, **settings):
+        seen["x"], seen["augment"] = data[0], settings["augment"]
+        seen["inducing"] = network.inducing_points.detach().clone()
+
+    monkeypatch.setattr("inducing.experiments.images.fit", fit)
+    config = {"channels": 2, "num_data": 8, "num_inducing": 3, "num_test": 4, "test_samples": 2}
+    run(Mnist500(**config), progress=False)
+    (everything,) = images.normalise(images.load("mnist"))
+    assert torch.equal(seen["x"], everything.x[:8])
+    assert torch.equal(seen["inducing"], everything.x[:3])
+    assert seen["augment"] is None
+
+
+def test_the_papers_figures_stand_in_brackets():
+    headings, lines = image_report.rows(
+        [result("global", -0.8), result("global", -0.8, model="resnet18", prior="spatial-iw")]
+    )
+    assert headings[:3] == ["prior", "posterior", "ELBO"]
+    assert lines[0][2:5] == ["-0.80 (-0.75)", "-0.90 (-0.43)", "70.0 (85.7)"]
+    assert lines[0][6] == "0.500 (0.352)"
+    # the paper has no ResNet-18 with global inducing points in every layer, and no table for MNIST
+    assert lines[1][2] == "-0.80"
+    assert image_report.theirs(result("global", dataset="mnist")["config"], "accuracy") is None
+
+
+def test_the_page_and_the_figure(tmp_path):
+    results = [result(posterior, prior=prior) for prior in ("scale", "neal") for posterior in image_report.POSTERIORS]
+    image_report.report(results, tmp_path / "cifar10.png", Console(width=100))
+    page = (tmp_path / "cifar10.md").read_text()
+    assert "| scale | global | -1.00 (-0.75) |" in page
+    assert "Made by `inducing reproduce cifar10`: resnet8 on cifar10, 50 images" in page
+    assert (tmp_path / "cifar10.png").read_bytes().startswith(b"\x89PNG")
