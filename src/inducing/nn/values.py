@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
+from inducing.linalg.cholesky import factorise, logdet, solve_lower, solve_lower_transposed
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import ScaledIdentity
 from inducing.linalg.regression import by_output, sample_primal
@@ -92,12 +92,13 @@ class _Regression(Regression, InducingValues, ABC):
         groups, columns = data.layout
         noise = standard_normal((num_samples, groups, root.shape[-1], columns), root, generator)
         # A = I + R' Lambda R = TT'
-        factor, cross = cholesky(prior.add_to(data.gram(root))), data.cross(root)
-        whitened, kl = sample_primal(factor, cross, prior, noise, self.use_closed_form)
+        posterior, cross = factorise(prior.add_to(data.gram(root))), data.cross(root)
+        whitened, kl = sample_primal(posterior, cross, prior, noise, self.use_closed_form)
         sample = ValueSample(by_output(whitened), kl.expand(num_samples))
         if not integrate:
             return sample
         # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
+        factor = posterior.factor
         moment = solve_lower_transposed(factor, solve_lower(factor, cross))
         identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand(1, groups, -1, -1)
         return sample._replace(mean=by_output(moment), spread=solve_lower_transposed(factor, identity))
