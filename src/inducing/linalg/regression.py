@@ -34,7 +34,7 @@ from inducing.linalg.cholesky import (
     solve_lower,
     solve_lower_transposed,
 )
-from inducing.linalg.conditional import condition
+from inducing.linalg.conditional import Conditional, condition
 from inducing.linalg.gram import weighted_grams
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
@@ -213,17 +213,26 @@ def sample_primal(
     closed_form_kl: bool = False,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
     """The primal form, from ``A = P + Y'Y = TT'`` and ``cross = Y't`` alone."""
-    groups, features, columns = noise.shape[1:]
     # w = A^-1 Y't + T^-T z
-    weights, log_volume, mean, covariance = condition(*posterior, cross, noise, moments=closed_form_kl)
+    conditional = condition(*posterior, cross, noise, moments=closed_form_kl)
+    return conditional.draw, primal_kl(conditional, prior, noise, closed_form_kl)
+
+
+def primal_kl(
+    conditional: Conditional, prior: Precision, noise: Float[Tensor, "S G F C"], closed_form: bool = False
+) -> Float[Tensor, "#S"]:
+    """log Q(w) - log P(w) of a draw from N(A^-1 c, A^-1), or its expectation, which needs the moments."""
+    groups, features, columns = noise.shape[1:]
     # logdet(A)/2 - logdet(P)/2, for every output
-    volume = columns * (log_volume.sum(-1) - groups * prior.logdet()) / 2
-    if mean is not None and covariance is not None:
-        # tr(P A^-1)
-        trace = columns * prior.matmul(covariance).diagonal(dim1=-2, dim2=-1).sum((-2, -1))
-        return weights, volume + (prior.quadratic(mean) + trace - groups * columns * features) / 2
+    volume = columns * (conditional.logdet.sum(-1) - groups * prior.logdet()) / 2
+    if closed_form:
+        assert conditional.mean is not None
+        assert conditional.root is not None
+        # tr(P A^-1) = tr(T^-1 P T^-T)
+        trace = columns * prior.quadratic(conditional.root)
+        return volume + (prior.quadratic(conditional.mean) + trace - groups * columns * features) / 2
     # KL sample = logdet(A)/2 - |z|^2/2 + w'Pw/2 - logdet(P)/2
-    return weights, volume + (prior.quadratic(weights) - noise.square().sum((1, 2, 3))) / 2
+    return volume + (prior.quadratic(conditional.draw) - noise.square().sum((1, 2, 3))) / 2
 
 
 def sample_dual(
