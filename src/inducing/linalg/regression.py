@@ -67,7 +67,8 @@ class PseudoOutputs(NamedTuple):
 
     def gram(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F F"]:
         """X' Lambda X = Y'Y."""
-        if self.root.ndim == 2 and len(self.root) > 1:
+        if self.root.ndim == 2 and 4 * len(self.root) > inputs.shape[-1]:
+            # many outputs for the features: outer products of rows, which all outputs share, cost little beside the rest
             return weighted_grams(inputs, self.root.square())
         whitened = self.whiten_inputs(inputs)
         return whitened.mT @ whitened
