@@ -8,13 +8,13 @@ from inducing.linalg.cholesky import (
     Jitter,
     JitterWarning,
     cholesky,
+    factorise,
+    factorise_if_well_conditioned,
     located,
     logdet,
     recorded_jitter,
     solve_lower,
     solve_lower_transposed,
-    factorise,
-    factorise_if_well_conditioned,
 )
 
 

@@ -2,9 +2,10 @@
 
     p = T^-1 c,   mean = T^-T p,   draw = T^-T (p + z),   z ~ N(0, I),   and   log|A|,   root = T^-T with A^-1 = root root'
 
-Autograd would make a gradient of T for every solve and for the log-determinant, an F x F matrix each, add them up, and send the
-sum through the factorisation. But T needs no gradient of its own: dT = T Phi(T^-1 dA T^-T), where Phi keeps the lower
-triangle and half of the diagonal, and T'draw = p + z. A tilde for the gradient with respect to something,
+Autograd would make a gradient of T for every solve and for the log-determinant, an F x F matrix each, add them up,
+and send the sum through the factorisation. But T needs no gradient of its own: dT = T Phi(T^-1 dA T^-T), where Phi
+keeps the lower triangle and half of the diagonal, and T'draw = p + z. A tilde for the gradient with respect to
+something,
 
     d = T^-1 draw~,   b = d + T^-1 mean~,   c~ = T^-T b,   z~ = d,   A~ = T^-T K T^-1
     K = log|A|~ I - (Q + Q') / 2,   Q = Phi(b p' + p b' + z d' + root~' root)
@@ -24,7 +25,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
-
 
 # numbers to work on at a time: 1 MiB in float32
 CHUNK = 2**18

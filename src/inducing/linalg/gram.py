@@ -1,8 +1,8 @@
 """X' diag(lambda_g) X for many weightings of the same rows: what a layer with a precision for each output needs.
 
-Many small products X' (lambda_g X) become one large one: sum_n lambda_gn x_n x_n' is a product of the weights with the outer
-products of the rows, and the gradient with respect to X is one of X with all gradients side by side. One sample and a few rows
-are done at a time, so that what is in between stays in the cache, and nothing of it is kept.
+Many small products X' (lambda_g X) become one large one: sum_n lambda_gn x_n x_n' is a product of the weights with
+the outer products of the rows, and the gradient with respect to X is one of X with all gradients side by side. One
+sample and a few rows are done at a time, so that what is in between stays in the cache, and nothing of it is kept.
 """
 
 from __future__ import annotations
