@@ -66,8 +66,8 @@ def page(seconds: float) -> str:
         "# How the cost grows",
         "",
         "Made by `python -m benchmarks.bench --growth`. A training step of a fully connected network, 13 inputs and 1",
-        f"output, shared precision, float32, {torch.get_num_threads()} threads. Where nothing else is said: {default.depth} hidden "
-        f"layers of {default.width},",
+        f"output, shared precision, float32; threads: {torch.get_num_threads()}. Where nothing else is said: "
+        f"{default.depth} hidden layers of {default.width},",
         f"M = {default.num_inducing}, S = {default.num_samples}, {default.num_data} data. Milliseconds, the fastest of "
         "several runs that go round all sizes.",
         "Exponents: the slope of the logarithms over the upper half of the sizes, where the fixed cost of a call matters",
