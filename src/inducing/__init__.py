@@ -2,10 +2,11 @@
 
 from inducing import data
 from inducing.data.standardise import Standardiser
-from inducing.inference import recipes
+from inducing.inference import distributed, recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
 from inducing.inference.diagnostics import Diagnostics
+from inducing.inference.distributed import RankError
 from inducing.inference.history import History, Record
 from inducing.inference.hmc import HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
@@ -83,6 +84,7 @@ __all__ = [
     "Poisson",
     "Predictive",
     "PriorOnly",
+    "RankError",
     "Recipe",
     "Record",
     "Residual",
@@ -96,6 +98,7 @@ __all__ = [
     "TensorBoard",
     "choose_inducing_points",
     "data",
+    "distributed",
     "evaluate",
     "fit",
     "hmc",

@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store, config_key
+from inducing.inference.distributed import Ranks, join, quiet
 from inducing.inference.state import DivergenceError
 
 
@@ -35,6 +37,9 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Run an experiment and report it; return the results of its configurations.
 
+    Under `torchrun` all processes do each run together. The first decides what is run, writes and reports; the others follow,
+    and return nothing.
+
     Arguments:
         experiment: Which one.
         preset: "smoke", "cpu" or "paper".
@@ -45,19 +50,32 @@ def reproduce(
         console: Where to print.
     """
     console = console or Console()
+    ranks = join()
+    if ranks.size > 1 and jobs > 1:
+        raise ValueError(
+            f"--jobs {jobs} under torchrun: its {ranks.size} processes do each run together; leave --jobs out"
+        )
     everything = [dataclasses.asdict(config) for config in experiment.configs(preset)]
     configs = [config for config in everything if _matches(config, only or {})]
     if not configs:
         there = {key: dict.fromkeys(str(config[key]) for config in everything) for key in experiment.grid}
         values = "; ".join(f"{key} {', '.join(known)}" for key, known in there.items())
         raise ValueError(f"no run of {experiment.name} in preset {preset} has {only}; there are {values}")
+    if not ranks.first:
+        _follow(experiment, ranks)
+        return []
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
     before = store.results() if resume else {}
     missing = [config for config in configs if config_key(config) not in before]
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
     console.print(f"{len(configs)} runs, {len(configs) - len(missing)} finished before", highlight=False)
-    _run_all(experiment.name, missing, store, jobs, resume, console)
+    try:
+        _run_all(experiment.name, missing, store, jobs, resume, console)
+    except DivergenceError:
+        ranks.broadcast(None)
+        raise
+    ranks.broadcast(None)
     results = store.results()
     # the figure shows all that is finished, also what was not asked for this time; a quick look does not overwrite it
     finished = [results[config_key(config)] for config in everything if config_key(config) in results]
@@ -66,6 +84,15 @@ def reproduce(
     if deviations:
         console.print(f"[dim]preset {preset}: " + "; ".join(deviations) + "[/dim]", highlight=False)
     return [results[config_key(config)] for config in configs]
+
+
+def _follow(experiment: Experiment, ranks: Ranks) -> None:
+    """Do each run that rank 0 does, until there are no more."""
+    while (task := ranks.broadcast(None)) is not None:
+        config, checkpoint = task
+        # all ranks diverge together, and the first one tells
+        with suppress(DivergenceError), quiet(True):
+            experiment.run(experiment.config(**config), Path(checkpoint), False)
 
 
 def _run_all(name: str, configs: list[dict[str, Any]], store: Store, jobs: int, resume: bool, console: Console) -> None:
@@ -120,6 +147,7 @@ def _run_one(
             if not resume:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             start = time.perf_counter()
+            join().broadcast([config, str(checkpoint)])
             metrics = experiment.run(experiment.config(**config), checkpoint, progress)
             seconds = time.perf_counter() - start
             Store(path).add(config, metrics, seconds)
