@@ -48,8 +48,8 @@ def flat(tensors):
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
-def elastic(network, likelihood, **kwargs):
-    return fit(network, likelihood, num_steps=40, batch_size=8, **kwargs)
+def elastic(network, likelihood, num_steps=40, **kwargs):
+    return fit(network, likelihood, num_steps=num_steps, batch_size=8, **kwargs)
 """
 
 TOGETHER = (
@@ -205,10 +205,7 @@ def count(gradient):
 
 network.inducing_points.register_hook(count)
 log = [inducing.JSONLog(out / "log.jsonl")] if inducing.distributed.is_first() else []
-steps = {"num_steps": 100_000} if die_at < 0 else {}
-elastic(network, likelihood, checkpoint=out / "run", checkpoint_seconds=0.0, callbacks=log, **steps) if not steps else fit(
-    network, likelihood, checkpoint=out / "run", checkpoint_seconds=0.0, **steps
-)
+elastic(network, likelihood, num_steps=40 if die_at else 100_000, checkpoint=out / "run", checkpoint_seconds=0.0, callbacks=log)
 torch.save(flat(learned(network, likelihood)), out / f"killed-{os.environ['RANK']}.pt")
 print("took", len(backwards), "steps")
 """
@@ -226,7 +223,12 @@ def environment():
 
 def launch(*arguments, restarts=0):
     return subprocess.run(
-        command(*arguments, restarts=restarts), capture_output=True, text=True, timeout=300, check=False, env=environment()
+        command(*arguments, restarts=restarts),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=environment(),
     )
 
 
@@ -271,7 +273,8 @@ def test_callbacks_are_called_on_rank_0_and_stop_all(found):
 
 
 @pytest.mark.parametrize(
-    ("case", "reason"), [("factorisation", "rank 1: no factor"), ("not a number", "the gradient of network.inducing_points")]
+    ("case", "reason"),
+    [("factorisation", "rank 1: no factor"), ("not a number", "the gradient of network.inducing_points")],
 )
 def test_a_failure_on_one_rank_takes_all_of_them_back(found, case, reason):
     (rates, parameters, shown), (other_rates, other_parameters, hidden) = (each[case] for each in found)
@@ -345,7 +348,7 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED)
     process = subprocess.Popen(
-        command(tmp_path / "killed.py", tmp_path, -1), stderr=subprocess.PIPE, text=True, env=environment()
+        command(tmp_path / "killed.py", tmp_path, 0), stderr=subprocess.PIPE, text=True, env=environment()
     )
     while len(list((tmp_path / "run").glob("step-*"))) < 2 and process.poll() is None:
         time.sleep(0.05)

@@ -37,8 +37,8 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Run an experiment and report it; return the results of its configurations.
 
-    Under `torchrun` all processes do each run together. The first decides what is run, writes and reports; the others follow,
-    and return nothing.
+    Under `torchrun` all processes do each run together. The first decides what is run, writes and reports; the others
+    follow, and return nothing.
 
     Arguments:
         experiment: Which one.

@@ -1,7 +1,7 @@
 """Several processes that train one model, started by `torchrun` on one machine or many.
 
-A process is a rank. All of them run the same script; `fit` notices, and divides each step among them (see division.py). Rank 0
-alone shows progress, calls callbacks and writes; what it decides, all do. Messages other than tensors travel as JSON.
+A process is a rank. All of them run the same script; `fit` notices, and divides each step among them (see division.py).
+Rank 0 alone shows progress, calls callbacks and writes; what it decides, all do. Messages other than tensors travel as JSON.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from inducing.inference.checkpoint import differences
 from inducing.inference.state import TrainingState
@@ -96,7 +98,8 @@ class Ranks:
             if other != theirs[0]:
                 raise RankError(
                     f"rank {rank} was given something else than rank 0, with other "
-                    f"{', '.join(differences(other, theirs[0]))}. Give all processes all the data and the same settings: {hint}"
+                    f"{', '.join(differences(other, theirs[0]))}. Give all processes all the data and the same settings: "
+                    f"{hint}"
                 )
 
     def concatenate(self, values: Tensor, axis: int, lengths: list[int]) -> Tensor:
@@ -153,8 +156,14 @@ def join() -> Ranks:
         if int(os.environ.get("WORLD_SIZE", 1)) == 1 or "RANK" not in os.environ:
             return ALONE
         with _connected():
+            store, rank, size = next(rendezvous("env://"))
+            # torchrun keeps its store over restarts, with the addresses of processes that are gone (pytorch issue 135712);
+            # on many machines they do not count restarts alike, and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 is the remedy
+            one_machine = os.environ.get("GROUP_WORLD_SIZE") == "1"
+            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") if one_machine else None
             # gloo for tensors in main memory, nccl for those on GPUs, where there are any
-            dist.init_process_group()
+            store = PrefixStore(f"inducing, attempt {attempt}", store)
+            dist.init_process_group(store=store, rank=rank, world_size=size)
         atexit.register(_leave)
     return Ranks(dist.get_rank(), dist.get_world_size())
 
@@ -194,9 +203,10 @@ def _connected() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        cause = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
-            "another process of this run has ended or cannot be reached, so this one ends too. What ended it is in its own "
-            f"error, or in torchrun's summary below, as a signal or an exit code ({str(error).splitlines()[0]})"
+            f"another process of this run has ended or cannot be reached ({cause}). Why is in its own error, or in torchrun's "
+            "summary, as a signal or an exit code"
         ) from error
 
 

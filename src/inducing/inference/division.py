@@ -7,10 +7,12 @@ With R ranks, a batch of B rows and S posterior samples, rank r takes
     "samples"   all      about S / R of its own, S_r      num_data / B                  S_r / S
     "rows"      r::R     S, the same on every rank        num_data / (B / R)            1 / R
 
-The weighted sum over ranks of their ELBOs is an ELBO of the whole batch: rows that are missing on one rank are there on another,
-however uneven the shards. In expectation, and so is its gradient, it does not depend on R. For "rows" it is that of one process
-up to rounding, where noise belongs to weights and not to rows. Sums travel as one flat message with the gradient of all
-parameters in it; no wrapper around the model is needed, since every parameter has its gradient after one backward pass.
+The weighted sum over ranks of their ELBOs is an ELBO of the whole batch: rows that are missing on one rank are there on
+another, however uneven the shards. Its expectation, and that of its gradient, do not depend on R. For "rows" it is that of
+one process up to rounding, where noise belongs to weights and not to rows.
+
+Sums travel as one flat message with the gradient of all parameters in it. DistributedDataParallel would not help: it listens
+to calls of `forward`, and ours is draw, then run; and the failure of one rank must reach the others with its gradient.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def fit(
         except RankError as error:
             where = "start again" if checkpoint is None else f"the same command continues from {checkpoint}"
             message = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {where}"
-            raise RankError(message) from error
+            raise RankError(message) from error.__cause__
     if state.damping < 0.1 and ranks.first:
         warnings.warn(
             f"training ended with steps damped to {state.damping:.1g} of their size after {state.roll_backs} roll-backs; "

@@ -212,10 +212,16 @@ def predict(
                 stream = seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
         functions = network.sample_functions(num_samples, stream)
     if ranks.size > 1:
-        same = {"x": checksums([x]), "parameters": checksums(likelihood.parameters()), "seed": seed}
-        if isinstance(network, Network):
-            same["parameters"] += checksums(network.parameters())
-        ranks.agree(same | {"parallel": parallel, "total": sum(parts)}, "predict divides them itself")
+        models = [likelihood, network] if isinstance(network, Network) else [likelihood]
+        learned = [checksums(model.parameters()) for model in models]
+        same = {
+            "x": checksums([x]),
+            "parameters": learned,
+            "num_samples": sum(parts),
+            "seed": seed,
+            "parallel": parallel,
+        }
+        ranks.agree(same, "predict divides them itself")
     if parallel == "rows":
         # with fewer rows than processes, all of them do all
         ranks = ranks if len(x) >= ranks.size else ALONE
