@@ -205,8 +205,8 @@ def _connected() -> Iterator[None]:
     except RuntimeError as error:
         cause = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
-            f"another process of this run has ended or cannot be reached ({cause}). Why is in its own error, or in torchrun's "
-            "summary, as a signal or an exit code"
+            f"another process of this run has ended or cannot be reached ({cause}). Why is in its own error, or in "
+            "torchrun's summary, as a signal or an exit code"
         ) from error
 
 
