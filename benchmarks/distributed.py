@@ -9,11 +9,13 @@ wall time, the smallest and the median of many. One JSON object a line; rank 0 p
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -36,7 +38,7 @@ def problem(name: str) -> tuple[inducing.Network, inducing.Categorical | inducin
     return network, inducing.Categorical(), (x, y), {"num_samples": 2, "batch_size": 500}
 
 
-def timed(repeats: int, work) -> list[float]:  # noqa: ANN001
+def timed(repeats: int, work: Callable[[], None]) -> list[float]:
     """CPU milliseconds of each call, after one to warm up."""
     work()
     times = []
@@ -69,7 +71,7 @@ def steps(name: str, parallel: str, ranks: Ranks) -> dict:
         with network.closed_form_kl():
             sum(layer.kl.mean() for layer in network.draw(share).layers).backward()
 
-    each = [1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)]
+    each = [1e3 * (b - a) for a, b in itertools.pairwise(marks)]
     count = sum(p.numel() for p in (*network.parameters(), *likelihood.parameters()) if p.requires_grad)
     return {
         "problem": name,

@@ -58,7 +58,7 @@ TOGETHER = (
 results = {}
 
 
-def gradient_after(steps=1, **kwargs):
+def gradient_after(steps=1, model=model, **kwargs):
     network, likelihood = model()
     history = fit(network, likelihood, num_steps=steps, **kwargs)
     return flat([p.grad for p in learned(network, likelihood)]), history.elbo
@@ -83,6 +83,21 @@ def by_hand(parallel, num_samples):
     return total, [elbo.item()]
 
 
+PICTURES = torch.randn(10, 1, 8, 8, generator=torch.Generator().manual_seed(0), **DOUBLE)
+LABELS = torch.arange(10) % 3
+
+
+def images():
+    torch.manual_seed(0)
+    network = inducing.models.lenet((1, 8, 8), 3, 2, inducing_points=PICTURES[:4], inducing_targets=LABELS[:4])
+    return network, inducing.Categorical()
+
+
+def deep_gp():
+    torch.manual_seed(0)
+    return inducing.models.deep_gp(1, 1, 2, inducing_points=X[::4].float()), inducing.Gaussian()
+
+
 def distance(a, b):
     return max(((a[0] - b[0]).norm() / b[0].norm()).item(), abs(a[1][-1] - b[1][-1]) / abs(b[1][-1]))
 
@@ -94,12 +109,16 @@ for name, kwargs in {
     "minibatches": {"batch_size": 10, "steps": 6},
     "ranks without rows": {"batch_size": 4, "steps": 6},
     "weights": {"data": weighted, "batch_size": 10, "steps": 3},
+    "images": {"model": images, "data": (PICTURES, LABELS), "batch_size": 7, "steps": 2},
     "dataset": {"data": torch.utils.data.TensorDataset(X, Y), "batch_size": 10, "steps": 3},
 }.items():
     results[name] = distance(gradient_after(parallel="rows", **kwargs), gradient_after(parallel=None, **kwargs))
 for parallel, num_samples in (("data", 3), ("samples", 3), ("samples", 4)):
     found = gradient_after(parallel=parallel, num_samples=num_samples, **optimal_start)
     results[f"{parallel} {num_samples}"] = distance(found, by_hand(parallel, num_samples))
+
+# float64 inside, noise for every row
+results["deep gp"] = gradient_after(steps=3, model=deep_gp, data=(X.float(), Y.float()))[0].tolist()
 
 # first values may differ, and are then those of rank 0
 network, likelihood = model(seed=int(os.environ["RANK"]))
@@ -246,7 +265,7 @@ def found(folder):
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.parametrize("case", ["whole batch", "minibatches", "ranks without rows", "weights", "dataset"])
+@pytest.mark.parametrize("case", ["whole batch", "minibatches", "ranks without rows", "weights", "images", "dataset"])
 def test_with_the_same_noise_two_ranks_have_the_gradient_of_one(found, case):
     """In float64, with 21 rows: shards are uneven, and the last batch of an epoch may have a single row."""
     assert max(each[case] for each in found) < 1e-10
@@ -256,6 +275,12 @@ def test_with_the_same_noise_two_ranks_have_the_gradient_of_one(found, case):
 def test_independent_samples_are_put_together_as_defined(found, case):
     """The gradient and the ELBO are the averages over ranks that one process computes one after another."""
     assert max(each[case] for each in found) < 1e-10
+
+
+def test_deep_gaussian_processes_have_one_gradient(found):
+    assert found[0]["deep gp"] == found[1]["deep gp"]
+    assert all(abs(value) < float("inf") for value in found[0]["deep gp"])
+    assert any(found[0]["deep gp"])
 
 
 def test_no_parameter_goes_without_a_gradient(found):
@@ -331,6 +356,7 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
     done = launch(folder / "killed.py", folder, 15)
     assert done.returncode != 0
     assert "RankError: step 15, rank 0 of 2: another process of this run has ended or cannot be reached" in done.stderr
+    assert "Why is in its own error, or in torchrun's summary" in done.stderr
     assert f"the same command continues from {folder / 'run'}" in done.stderr
     assert re.search(r"Signal 9 \(SIGKILL\)", done.stderr)
     assert (folder / "run" / "step-000000014.safetensors").exists()

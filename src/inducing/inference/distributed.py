@@ -141,7 +141,7 @@ class Ranks:
             raise RankError(
                 f"after step {state.step} the parameters of rank {', '.join(map(str, astray))} differ from those of rank 0. "
                 "Likely causes: code that changes parameters on one rank alone, or machines with different versions of "
-                "torch. No checkpoint was written; the same command continues from the one before"
+                "torch. No checkpoint of it was written"
             )
 
 

@@ -128,7 +128,8 @@ class Division:
             values = torch.cat(
                 [terms.log_likelihood.mean(-1, keepdim=True), terms.kl.mean(-1), terms.prior_kl.mean(-1)]
             )
-        message = torch.cat([flags, *(weight * each.detach().reshape(-1).to(dtype) for each in (values, *gradient))])
+        message = torch.cat([flags, *(each.detach().reshape(-1).to(dtype) for each in (values, *gradient))])
+        message[len(flags) :] *= weight
         self.ranks.sum(message)
         sizes = [1, size, 1, num_layers, num_layers, *(p.numel() for p in parameters)]
         failed, jitters, log_likelihood, kl, prior_kl, *sums = message.split(sizes)
