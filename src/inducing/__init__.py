@@ -2,6 +2,8 @@
 
 from inducing import data
 from inducing.data.standardise import Standardiser
+from inducing.data.tables import Schema, TableError, TableWarning, read_table
+from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
 from inducing.inference import distributed, recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
@@ -50,6 +52,8 @@ from inducing.saving import SavedModelError, load, save
 __all__ = [
     "DSVI",
     "ELBO",
+    "BNNClassifier",
+    "BNNRegressor",
     "Bernoulli",
     "Categorical",
     "ChannelIWPrior",
@@ -57,6 +61,8 @@ __all__ = [
     "CheckpointWarning",
     "Conv2d",
     "CoupledInducing",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
     "Diagnostics",
     "DivergenceError",
     "Draw",
@@ -91,10 +97,13 @@ __all__ = [
     "RollBackWarning",
     "SavedModelError",
     "ScalePrior",
+    "Schema",
     "SpatialIWPrior",
     "StandardPrior",
     "Standardiser",
     "StudentT",
+    "TableError",
+    "TableWarning",
     "TensorBoard",
     "choose_inducing_points",
     "data",
@@ -107,6 +116,7 @@ __all__ = [
     "metrics",
     "models",
     "predict",
+    "read_table",
     "recipes",
     "save",
 ]

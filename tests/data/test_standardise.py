@@ -37,3 +37,10 @@ def test_only_the_training_rows_count():
 def test_bad_rows_are_refused(rows):
     with pytest.raises(ValueError, match="rows must be a table"):
         Standardiser.of(rows)
+
+
+def test_whole_weights_are_repeated_rows():
+    x, weights = torch.randn(6, 2), torch.tensor([0, 1, 2, 0, 3, 1])
+    weighted, repeated = Standardiser.of(x, weights), Standardiser.of(x.repeat_interleave(weights, 0))
+    torch.testing.assert_close(weighted.mean, repeated.mean)
+    torch.testing.assert_close(weighted.std, repeated.std)

@@ -4,7 +4,7 @@ from inducing.inference.history import History, Record
 
 
 def record(step, elbo):
-    return Record(step, elbo, 0.1, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, 0.2)
+    return Record(step, elbo, elbo + 3.5, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, 0.2)
 
 
 def history(values):
@@ -24,3 +24,11 @@ def test_a_plateau_is_no_rise_beyond_the_noise():
     assert not history(rising).has_plateaued(50)
     assert not history(noise[:99]).has_plateaued(50), "it is asked once in 50 steps"
     assert not history(noise[:50]).has_plateaued(50), "two windows are needed"
+
+
+def test_a_tempered_run_rests_when_its_objective_does():
+    """The KL grows as fast as the log-likelihood: the ELBO stands still, the objective with a tenth of the KL rises."""
+    steps = [Record(s, 0.0, 0.1 * s, (0.1 * s,), (0.0,), 0.1, 0.01, 3.0, 0.0, 0.2) for s in range(1, 101)]
+    assert History([step._replace(temperature=1.0) for step in steps]).has_plateaued(50)
+    assert not History(steps).has_plateaued(50)
+    assert steps[-1].objective == 0.1 * 100 - 0.1 * (0.1 * 100)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -78,6 +80,11 @@ def test_the_calibration_error_of_known_cases():
     assert inducing.metrics.expected_calibration_error(sure, torch.ones(3).long()) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_a_prediction_that_is_not_a_number_is_not_well_calibrated():
+    predictive = Predictive(torch.tensor([[[float("nan"), 0.0], [5.0, 0.0]]]), inducing.Categorical())
+    assert math.isnan(inducing.metrics.expected_calibration_error(predictive, torch.zeros(2).long()))
+
+
 def test_the_calibration_curve_is_that_of_a_loop_over_bins():
     probabilities = torch.distributions.Dirichlet(torch.ones(4)).sample((200,)).double()
     y = torch.randint(4, (200,))
@@ -123,3 +130,59 @@ def test_calibration_is_for_classes():
             measure(predictive)
     with pytest.raises(ValueError, match="num_bins must be at least 1"):
         inducing.metrics.calibration_curve(classes([[0.5, 0.5]]), torch.zeros(1).long(), 0)
+
+
+@pytest.mark.parametrize("likelihood", [inducing.Gaussian([0.3, 0.1]), inducing.HeteroscedasticGaussian(0.3)])
+def test_crps_is_the_integral(likelihood):
+    """The integral of (F(t) - [y <= t])^2 on a fine grid, on the original scale."""
+    torch.manual_seed(0)
+    outputs = 4 if isinstance(likelihood, inducing.HeteroscedasticGaussian) else 2
+    likelihood = likelihood.double().requires_grad_(False)
+    predictive = Predictive(torch.randn(7, 3, outputs).double(), likelihood).unstandardise(1.0, [2.0, 3.0])
+    y = torch.randn(3, 2).double()
+    grid = torch.linspace(-20, 20, 4001).double()
+    cells = []
+    for t in grid:
+        standardised = ((t - predictive.location) / predictive.scale).expand(3, 2)
+        below = likelihood.log_cdf(predictive.outputs, standardised).exp().mean(0)
+        cells.append((below - (y <= t).double()).square())
+    integral = torch.stack(cells).sum(0) * (grid[1] - grid[0])
+    assert inducing.metrics.crps(predictive, y) == pytest.approx(integral.mean().item(), abs=5e-3)
+
+
+def test_crps_from_samples_is_near_the_exact_one():
+    """A Student's t with many degrees of freedom is Gaussian."""
+    outputs, y = 0.5 * torch.randn(4000, 2, 1).double(), torch.tensor([[0.3], [-1.0]]).double()
+    exact = Predictive(outputs[:400], inducing.Gaussian(0.25).double().requires_grad_(False))
+    sampled = Predictive(outputs, inducing.StudentT(0.5, 1e6).double().requires_grad_(False))
+    assert inducing.metrics.crps(sampled, y) == pytest.approx(inducing.metrics.crps(exact, y), abs=0.02)
+
+
+def test_crps_of_a_point_is_the_absolute_error():
+    predictive = Predictive(torch.zeros(5, 2, 1), inducing.Gaussian(1e-12)).unstandardise(10.0, 2.0)
+    assert inducing.metrics.crps(predictive, torch.tensor([[13.0], [6.0]])) == pytest.approx(3.5, abs=1e-4)
+
+
+def test_crps_is_not_for_classes_nor_for_one_sample():
+    with pytest.raises(TypeError, match="classes have no order and no CRPS"):
+        inducing.metrics.crps(Predictive(torch.zeros(2, 3, 4), inducing.Categorical()), torch.zeros(3).long())
+    with pytest.raises(ValueError, match="at least two draws"):
+        inducing.metrics.crps(Predictive(torch.zeros(1, 3, 1), inducing.Poisson()), torch.zeros(3, 1))
+
+
+def test_coverage_counts_what_is_inside():
+    predictive = Predictive(torch.zeros(5, 4, 1), inducing.Gaussian(1.0)).unstandardise(0.0, 2.0)
+    y = torch.tensor([[-4.0], [-3.0], [3.2], [3.4]])  # the 90 % interval is +-3.29
+    assert inducing.metrics.coverage(predictive, y, 0.9) == 0.5
+    assert inducing.metrics.coverage(predictive, y, 0.99) == 1.0
+    with pytest.raises(ValueError, match="level must lie between 0 and 1, got 90"):
+        inducing.metrics.coverage(predictive, y, 90)
+
+
+def test_coverage_is_that_of_the_noise():
+    generator = torch.Generator().manual_seed(0)
+    predictive = Predictive(torch.zeros(2, 4000, 1), inducing.Gaussian(1.0))
+    y = torch.randn(4000, 1, generator=generator)
+    for level in (0.5, 0.9):
+        error = (level * (1 - level) / 4000) ** 0.5
+        assert abs(inducing.metrics.coverage(predictive, y, level) - level) < 4 * error

@@ -29,14 +29,17 @@ class Standardiser(NamedTuple):
     std: Float[Tensor, " D"]
 
     @classmethod
-    def of(cls, rows: Tensor | np.ndarray) -> Standardiser:
-        """Take the moments of the training rows."""
+    def of(cls, rows: Tensor | np.ndarray, weights: Tensor | np.ndarray | None = None) -> Standardiser:
+        """Take the moments of the training rows; a row of weight 2 counts as two."""
         given = torch.as_tensor(rows)
         if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"rows must be a table (N, D) with at least one row, got shape {tuple(given.shape)}")
         resolution = torch.finfo(given.dtype).eps if given.is_floating_point() else 0.0
         columns = given.double()
-        mean, std = columns.mean(0), columns.std(0, correction=0)
+        shares = torch.ones(len(columns)).double() if weights is None else torch.as_tensor(weights).double()
+        shares = (shares / shares.sum())[:, None]
+        mean = (shares * columns).sum(0)
+        std = (shares * (columns - mean).square()).sum(0).sqrt()
         # rounding gives a constant column a tiny standard deviation
         constant = std <= 100 * resolution * columns.abs().amax(0)
         return cls(mean, torch.where(constant, 1.0, std))

@@ -37,6 +37,11 @@ class Record(NamedTuple):
     jitter: float
     seconds: float
 
+    @property
+    def objective(self) -> float:
+        """What the step maximised: the ELBO with the KL at its weight."""
+        return self.log_likelihood - self.temperature * (sum(self.kl) + sum(self.prior_kl))
+
 
 @dataclass(repr=False)
 class History:
@@ -62,13 +67,15 @@ class History:
         return [record.elbo for record in self.records]
 
     def has_plateaued(self, patience: int) -> bool:
-        """Whether the mean ELBO of the last ``patience`` steps is not clearly above that of as many steps before.
+        """Whether the mean objective of the last ``patience`` steps is not clearly above that of as many steps before.
 
-        Clearly means by more than the standard error of the difference. It is asked once in ``patience`` steps.
+        Clearly means by more than the standard error of the difference. It is asked once in ``patience`` steps. With a
+        tempered KL the ELBO itself may fall all the while.
         """
         if len(self.records) < 2 * patience or len(self.records) % patience:
             return False
-        before, last = torch.tensor(self.elbo[-2 * patience :], dtype=torch.float64).view(2, patience)
+        objectives = [record.objective for record in self.records[-2 * patience :]]
+        before, last = torch.tensor(objectives, dtype=torch.float64).view(2, patience)
         error = ((before.var(correction=0) + last.var(correction=0)) / patience).sqrt()
         return bool(last.mean() - before.mean() <= error)
 

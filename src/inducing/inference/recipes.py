@@ -31,7 +31,7 @@ class Recipe:
             log Q - log P where there are few of them.
         optimal_start: Begin with the exact conditional posterior in the last layer, where there is one: a Gaussian
             likelihood, and inducing points with their targets.
-        patience: Stop when the ELBO has not risen for so many steps; None trains to the end.
+        patience: Stop when the objective has not risen for so many steps; None trains to the end.
     """
 
     num_steps: int = 2000

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.batches import Augment, Batch, Batches, Data, augmented, batches
+from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
 from inducing.inference.distributed import ALONE, RankError, Ranks, join, quiet
 from inducing.inference.division import Division, Parallel, check_parallel
@@ -285,7 +285,7 @@ def _identify(
     return {
         "recipe": recipe.identity(),
         "seed": int(seed),
-        "augment": None if augment is None else getattr(augment, "__qualname__", type(augment).__qualname__),
+        "augment": augment_identity(augment),
         "num_data": source.num_data,
         "data": checksums(data if isinstance(data, tuple | list) else []),
         "network": repr(elbo.network),

@@ -1,0 +1,267 @@
+"""What all estimators share: from arrays or tables to a fitted network, and from there to frozen draws.
+
+Inputs and real targets are standardised inside. Predictions are made from draws that the seed of the fit decides, so a row
+has the same prediction alone and among a million others. All of it is in float64: for networks of this size it costs a third
+more than float32, and weights of rows then equal repeated rows to nine digits after hundreds of steps.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from inducing.data.schema import Schema
+from inducing.data.standardise import Standardiser
+from inducing.estimators.functions import SampledFunctions, seed_of
+from inducing.estimators.state import from_json, standardiser_from, to_json
+from inducing.estimators.targets import Choice
+from inducing.inference.history import History
+from inducing.inference.inducing_points import choose_inducing_points
+from inducing.inference.objective import evaluate
+from inducing.inference.recipes import Recipe
+from inducing.inference.training import fit
+from inducing.nn.draw import FunctionSamples
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+from inducing.prediction.predictive import Predictive
+
+# numbers that one batch of predictions may hold at a time
+BATCH_NUMBERS = 2**23
+# posterior samples for the ELBO after training
+ELBO_SAMPLES = 50
+
+
+class NetworkEstimator(BaseEstimator, ABC):
+    """An estimator around a network: its constructor only stores, `fit` does everything."""
+
+    # declared for the type checker; constructors list them, as scikit-learn asks
+    posterior: Any
+    num_inducing: int
+    likelihood: str
+    recipe: Recipe | str
+    max_steps: int | None
+    batch_size: int
+    patience: int | None
+    n_samples: int
+    schema: Schema | None
+    warm_start: bool
+    random_state: Any
+    device: str
+    verbose: bool
+
+    network_: Network
+    likelihood_: Likelihood
+    history_: History
+    elbo_: float
+    seed_: int
+    inputs_: Standardiser
+    schema_: Schema | None
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    @abstractmethod
+    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor) -> Network:
+        """Make the network at its first parameters."""
+
+    @abstractmethod
+    def _recipe(self) -> Recipe:
+        """The recipe as the user named it, with what this kind of network wants otherwise."""
+
+    @abstractmethod
+    def _width(self) -> int:
+        """Numbers that a prediction holds for each row and draw, about."""
+
+    @abstractmethod
+    def _choice(self) -> Choice:
+        """The likelihood that was asked for."""
+
+    @abstractmethod
+    def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
+        """Remember what is needed of the targets; return them as the network sees them, and how many a row has."""
+
+    @abstractmethod
+    def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was remembered of the targets, as JSON and tensors."""
+
+    @abstractmethod
+    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """The inverse of `_target_state`."""
+
+    @abstractmethod
+    def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
+        """The prediction on the scale of the targets."""
+
+    @abstractmethod
+    def _values(self, predictive: Predictive) -> Float[np.ndarray, "S B *O"]:
+        """The mean of the targets for each draw, shaped as the user's targets are."""
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Fit to checked targets, and to inputs that are still to be checked."""
+        continues = self.warm_start and "network_" in self.__dict__
+        rows = self._encode(X, reset=not continues)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            if not weights.any():
+                raise ValueError("all sample weights are zero: there is nothing to learn from")
+            # a row of weight zero is a row that is not there
+            rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
+        if not continues:
+            self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self.inputs_ = Standardiser.of(rows, weights)
+        x = self.inputs_.apply(rows, torch.float64)
+        targets, number = self._learn_targets(y, weights)
+        if not continues:
+            self._build(x, targets, number)
+        device = torch.device(self.device)
+        data = (x, targets) if weights is None else (x, targets, torch.from_numpy(weights))
+        changes = {"batch_size": self.batch_size, "patience": self.patience}
+        if self.max_steps is not None:
+            changes["num_steps"] = self.max_steps
+        self.history_ = fit(
+            self.network_.to(device),
+            self.likelihood_.to(device),
+            data,
+            self._recipe().replace(**changes),
+            seed=self.seed_,
+            progress=bool(self.verbose),
+            description=type(self).__name__,
+        )
+        terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
+        self.elbo_ = float(terms.elbo_per_datapoint)
+        return self
+
+    def _build(self, x: Float[Tensor, "N D"], targets: Tensor, number: int) -> None:
+        """Choose inducing points and make network and likelihood."""
+        choice = self._choice()
+        # rows that are there twice are candidates once, and their order does not matter
+        table = np.concatenate([x.numpy(), targets.reshape(len(x), -1).numpy()], axis=1)
+        distinct = torch.from_numpy(np.unique(table, axis=0, return_index=True)[1])
+        points, values = choose_inducing_points(x[distinct], targets[distinct], self.num_inducing, seed=self.seed_)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            self.network_ = self._network(x.shape[1], choice.outputs * number, points, choice.start(values))
+        self.likelihood_ = choice.make(number).double()
+
+    def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
+        """Turn arrays, or tables by the schema, into numbers; check that they fit what the estimator was fitted to."""
+        if reset:
+            self.schema_ = self.schema
+            if self.schema is None and _has_text(X):
+                self.schema_ = Schema.of(X)
+        if self.schema_ is None:
+            return validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True)
+        if reset:
+            self.n_features_in_ = len(self.schema_.names)
+            self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
+        return check_array(self.schema_.encode(X))
+
+    def _draw(self, n_samples: int, seed: int) -> tuple[FunctionSamples, Likelihood]:
+        """Draw frozen functions, and the likelihood that goes with them."""
+        self.network_.tie(self.likelihood_)
+        likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False)
+        return self.network_.sample_functions(n_samples, seed), likelihood.cpu()
+
+    def _run(
+        self, rows: Float[np.ndarray, "N D"], functions: FunctionSamples, n_samples: int
+    ) -> Iterator[Float[Tensor, "S B O"]]:
+        """Run drawn functions on rows, a batch at a time."""
+        batch_size = max(1, BATCH_NUMBERS // (n_samples * self._width()))
+        device = self.network_.device
+        for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
+            with torch.no_grad():
+                yield functions(self.inputs_.apply(batch, torch.float64).to(device)).cpu()
+
+    def _batches(self, X: Any) -> Iterator[Predictive]:
+        """Predictions from the draws of the fit, a batch of rows at a time, so that memory is bounded."""
+        check_is_fitted(self, "network_")
+        rows = self._encode(X, reset=False)
+        functions, likelihood = self._draw(self.n_samples, self.seed_)
+        for outputs in self._run(rows, functions, self.n_samples):
+            yield self._predictive(outputs, likelihood)
+
+    def _collect(self, X: Any, what: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
+        """One figure of the predictions of all rows."""
+        return np.concatenate([what(predictive).numpy() for predictive in self._batches(X)], axis=axis)
+
+    def predict_distribution(self, X: Any) -> Predictive:
+        """The whole predictive distribution of each row: epistemic and aleatoric variance, densities, quantiles.
+
+        It holds the outputs of all draws, ``n_samples`` numbers for each row and output.
+        """
+        parts = list(self._batches(X))
+        return dataclasses.replace(parts[0], outputs=torch.cat([part.outputs for part in parts], 1), seed=self.seed_)
+
+    def sample_functions(self, n_samples: int = 1, random_state: Any = 0) -> SampledFunctions:
+        """Draw whole functions from the posterior, to be used at any rows, as often as one likes.
+
+        A function gives the mean of the targets, without noise; for classes their probabilities.
+
+        Arguments:
+            n_samples: Number of functions.
+            random_state: Decides which.
+        """
+        check_is_fitted(self, "network_")
+        functions, likelihood = self._draw(n_samples, seed_of(random_state))
+        return SampledFunctions(self, functions, likelihood, n_samples)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """All of a fitted estimator except its network and its likelihood, as JSON and tensors."""
+        check_is_fitted(self, "network_")
+        names = getattr(self, "feature_names_in_", None)
+        state = {
+            "class": type(self).__name__,
+            "parameters": {name: to_json(name, value) for name, value in self.get_params(deep=False).items()},
+            "schema": None if self.schema_ is None else self.schema_.to_json(),
+            "feature_names": None if names is None else [str(name) for name in names],
+            "num_features": int(self.n_features_in_),
+            "seed": self.seed_,
+            "elbo": self.elbo_,
+        }
+        moments = {"inputs.mean": self.inputs_.mean, "inputs.std": self.inputs_.std}
+        targets, more = self._target_state()
+        return state | {"targets": targets}, moments | more | {"history": self.history_.to_tensor()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        """The inverse of `to_state`. Put ``network_`` and ``likelihood_`` in place before the estimator is used.
+
+        What does not fit together is refused, so that both may come from a file of doubtful origin.
+        """
+        if state["class"] != cls.__name__:
+            raise ValueError(f"the state is that of a {state['class']}, not of a {cls.__name__}")
+        estimator = cls(**{name: from_json(value) for name, value in state["parameters"].items()})
+        estimator.schema_ = None if state["schema"] is None else Schema.from_json(state["schema"])
+        if state["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(state["feature_names"], dtype=object)
+        estimator.n_features_in_, estimator.seed_, estimator.elbo_ = state["num_features"], state["seed"], state["elbo"]
+        columns = state["num_features"] if estimator.schema_ is None else len(estimator.schema_.encoded_names)
+        estimator.inputs_ = standardiser_from(tensors, "inputs", columns)
+        estimator.history_ = History.from_tensor(tensors["history"])
+        estimator._restore_targets(state["targets"], tensors)
+        return estimator
+
+    def _sample(self, X: Any, n_samples: int, random_state: Any) -> Tensor:
+        """Draw targets with their noise, (S, N, ...): the rows of one sample share a function."""
+        check_is_fitted(self, "network_")
+        rows, seed = self._encode(X, reset=False), seed_of(random_state)
+        functions, likelihood = self._draw(n_samples, seed)
+        outputs = torch.cat(list(self._run(rows, functions, n_samples)), 1)
+        return dataclasses.replace(self._predictive(outputs, likelihood), seed=seed).samples
+
+
+def _has_text(X: object) -> bool:
+    return isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes)

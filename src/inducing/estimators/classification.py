@@ -1,0 +1,119 @@
+"""Classification: labels of two or more classes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+from torch import Tensor
+
+from inducing.estimators.architectures import BNN, DeepGP
+from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.state import labels_from_json, labels_to_json
+from inducing.estimators.targets import CLASSIFICATION, Choice, choose
+from inducing.nn.likelihoods import Likelihood
+from inducing.prediction.predictive import Predictive
+from inducing.saving import register
+
+
+class Classification(ClassifierMixin, NetworkEstimator):
+    """What classifiers offer."""
+
+    classes_: np.ndarray
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the network to data.
+
+        Arguments:
+            X: Inputs (N, D): an array, or a pandas.DataFrame. Text columns of a table become one-hot by a `Schema`.
+            y: Labels (N,), of any type.
+            sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes of which
+                every row has weight zero are not there.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(X, y)
+        return self._fit(X, y, sample_weight)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable label of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(1)]
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "N C"]:
+        """Probabilities of the classes in the order of ``classes_``: the mean over the posterior draws."""
+        return self._collect(X, lambda predictive: predictive.mean)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw labels, (N, n_samples). The rows of one sample come from one function."""
+        labels = self._sample(X, n_samples, random_state).numpy().T
+        return self.classes_[labels]
+
+    def _choice(self) -> Choice:
+        return choose(self.likelihood, CLASSIFICATION)
+
+    def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
+        if self.warm_start and "network_" in self.__dict__:
+            unknown = np.setdiff1d(y, self.classes_)
+            if len(unknown):
+                raise ValueError(
+                    f"y holds the label {unknown.tolist()[0]!r}, but the fit that warm_start continues had the classes "
+                    f"{self.classes_.tolist()}"
+                )
+            labels = np.searchsorted(self.classes_, y)
+        else:
+            self.classes_, labels = np.unique(y, return_inverse=True)
+        return torch.from_numpy(labels.astype(np.int64)), len(self.classes_)
+
+    def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {"classes": labels_to_json(self.classes_)}, {}
+
+    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.classes_ = labels_from_json(state["classes"])
+
+    def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
+        return Predictive(outputs, likelihood, seed=self.seed_)
+
+    def _values(self, predictive: Predictive) -> Float[np.ndarray, "S B *O"]:
+        return predictive.likelihood.mean(predictive.outputs).numpy()
+
+
+@register
+class BNNClassifier(Classification, BNN):
+    """Classification with a Bayesian neural network.
+
+    Arguments:
+        hidden: Widths of the hidden layers. All other arguments are those of `BNNRegressor`.
+        likelihood: "categorical" ("auto"), for two classes as for more.
+
+    Example:
+        >>> import numpy as np, inducing
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> model = inducing.BNNClassifier(max_steps=20, random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+        >>> model.classes_.tolist(), model.predict_proba(X[:5]).shape
+        (['no', 'yes'], (5, 2))
+    """
+
+
+@register
+class DeepGPClassifier(Classification, DeepGP):
+    """Classification with a deep Gaussian process.
+
+    Arguments:
+        num_layers: Layers of Gaussian processes. All other arguments are those of `DeepGPRegressor`.
+        likelihood: "categorical" ("auto"), for two classes as for more.
+
+    Example:
+        >>> import numpy as np, inducing
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> model = inducing.DeepGPClassifier(max_steps=10, random_state=0).fit(X, X[:, 0] > 0)
+        >>> model.predict(X[:5]).dtype
+        dtype('bool')
+    """

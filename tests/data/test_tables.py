@@ -1,0 +1,69 @@
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inducing.data.tables import TableError, read_chunks, read_table
+
+TABLE = pd.DataFrame({"size": [1.5, 2.0, -3.0], "colour": ["red", "blue", "red"], "count": [1, 2, 3]})
+
+
+@pytest.fixture(params=["table.csv", "table.csv.gz", "table.parquet", "table.pq"])
+def path(request, tmp_path):
+    path = tmp_path / request.param
+    if "csv" in path.name:
+        TABLE.to_csv(path, index=False)
+    else:
+        TABLE.to_parquet(path)
+    return path
+
+
+def test_what_was_written_is_read(path):
+    pd.testing.assert_frame_equal(read_table(path), TABLE)
+
+
+def test_chunks_make_the_whole(path):
+    chunks = list(read_chunks(path, 2))
+    assert [len(chunk) for chunk in chunks] == [2, 1]
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), TABLE)
+
+
+def test_a_table_without_rows_keeps_its_columns(tmp_path):
+    TABLE[:0].to_csv(tmp_path / "t.csv", index=False)
+    TABLE[:0].to_parquet(tmp_path / "t.pq")
+    for name in ("t.csv", "t.pq"):
+        assert list(read_table(tmp_path / name).columns) == list(TABLE.columns)
+        assert all(len(chunk) == 0 for chunk in read_chunks(tmp_path / name, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"", r"t\.xlsx: a table is a \.csv, \.csv\.gz, \.parquet, \.pq file"),
+        ("t.csv", None, r"t\.csv is not a file"),
+        ("t.csv", b"", r"t\.csv is not a CSV file with a heading: No columns"),
+        ("t.csv", b"a,b\n1,2\n1,2,3,4\n", r"t\.csv is not a CSV file with a heading: .*line 3"),
+        ("t.csv", b"a,b\n\xff\xfe,2\n", r"t\.csv is not a CSV file with a heading: .*utf-8"),
+        ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz is not a CSV file with a heading: "),
+        ("t.parquet", b"a,b\n1,2\n", r"t\.parquet is not a Parquet file: "),
+    ],
+)
+def test_what_is_no_table_is_refused(name, content, message, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_parquet_is_an_extra(tmp_path, monkeypatch):
+    TABLE.to_parquet(tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"Parquet is an extra: pip install 'inducing\[parquet\]'"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_numbers_are_exact(tmp_path):
+    table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=20)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert np.array_equal(read_table(tmp_path / "t.csv").to_numpy(), table.to_numpy())

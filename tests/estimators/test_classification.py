@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+import inducing
+
+X, NUMBERS = load_iris(return_X_y=True)
+Y = np.array(["setosa", "versicolor", "virginica"])[NUMBERS]
+CLASSIFIERS = [inducing.BNNClassifier, inducing.DeepGPClassifier]
+SMALL = {"num_inducing": 20, "n_samples": 20, "max_steps": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module", params=CLASSIFIERS)
+def model(request):
+    small = {"hidden": (10,)} if request.param is inducing.BNNClassifier else {}
+    return request.param(**SMALL, **small).fit(X, Y)
+
+
+def test_labels_of_any_type(model):
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert model.score(X, Y) > 0.9
+    probabilities = model.predict_proba(X)
+    assert probabilities.shape == (150, 3)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert np.array_equal(model.predict(X), model.classes_[probabilities.argmax(1)])
+    assert np.array_equal(model.predict_distribution(X).mean.numpy(), probabilities)
+
+
+def test_samples_are_labels_and_functions_are_probabilities(model):
+    samples = model.sample_y(X[:60], 500)
+    assert samples.shape == (60, 500)
+    assert set(np.unique(samples)) <= set(model.classes_)
+    shares = (samples == "setosa").mean(1)
+    assert np.abs(shares - model.predict_proba(X[:60])[:, 0]).max() < 0.2
+    values = model.sample_functions(4)(X)
+    assert values.shape == (4, 150, 3)
+    np.testing.assert_allclose(values.sum(-1), 1)
+
+
+@pytest.mark.parametrize(
+    "labels", [NUMBERS > 0, NUMBERS.astype(float), Y.astype(object)], ids=["bool", "float", "object"]
+)
+def test_a_saved_model_gives_the_same_predictions(labels, tmp_path):
+    model = inducing.BNNClassifier(**{**SMALL, "max_steps": 3}).fit(X, labels)
+    inducing.save(model, tmp_path / "model.safetensors")
+    again = inducing.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.classes_.dtype == model.classes_.dtype
+
+
+def test_states_that_do_not_fit():
+    state, tensors = inducing.BNNClassifier(**{**SMALL, "max_steps": 1}).fit(X, Y).to_state()
+    with pytest.raises(ValueError, match="the state is that of a BNNClassifier, not of a DeepGPClassifier"):
+        inducing.DeepGPClassifier.from_state(state, tensors)
+    spoilt = state | {"parameters": state["parameters"] | {"prior": {"class": "Popen", "settings": {}}}}
+    with pytest.raises(ValueError, match="unknown specification 'Popen'; known are"):
+        inducing.BNNClassifier.from_state(spoilt, tensors)
+    spoilt = state | {"targets": {"classes": {"dtype": "M8[s]", "values": [1]}}}
+    with pytest.raises(ValueError, match="labels of the dtype datetime64"):
+        inducing.BNNClassifier.from_state(spoilt, tensors)
+    with pytest.raises(ValueError, match="the moments of the inputs must be 4 finite numbers in float64"):
+        inducing.BNNClassifier.from_state(state, tensors | {"inputs.mean": tensors["inputs.mean"][:2]})
+    with pytest.raises(ValueError, match="the standard deviations of the inputs must be positive"):
+        inducing.BNNClassifier.from_state(state, tensors | {"inputs.std": -tensors["inputs.std"]})
+    model = inducing.BNNClassifier(**{**SMALL, "max_steps": 1, "random_state": np.random.RandomState(0)}).fit(X, Y)
+    with pytest.raises(TypeError, match="random_state is a RandomState, which cannot be saved"):
+        model.to_state()
+
+
+def test_classes_without_weight_are_not_there():
+    model = inducing.BNNClassifier(**{**SMALL, "max_steps": 2}).fit(X, Y, sample_weight=(NUMBERS > 0).astype(float))
+    assert model.classes_.tolist() == ["versicolor", "virginica"]
+
+
+def test_a_warm_start_has_the_same_classes():
+    model = inducing.BNNClassifier(**{**SMALL, "max_steps": 2, "warm_start": True}).fit(X, Y)
+    some = NUMBERS != 1
+    assert model.fit(X[some], Y[some]).predict_proba(X).shape == (150, 3)
+    with pytest.raises(
+        ValueError, match="y holds the label 'rosa', but the fit that warm_start continues had the classes"
+    ):
+        model.fit(X, np.where(NUMBERS == 0, "rosa", Y))
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "message"),
+    [
+        ({"likelihood": "gaussian"}, Y, 'unknown likelihood \'gaussian\'; known are "auto", "categorical"'),
+        ({}, X[:, 0] + 0.123, "Unknown label type: continuous"),
+        ({}, None, "requires y to be passed"),
+    ],
+)
+def test_bad_arguments(settings, y, message):
+    with pytest.raises(ValueError, match=message):
+        inducing.BNNClassifier(max_steps=1, **settings).fit(X, y)

@@ -1,0 +1,248 @@
+"""Regressors: shapes, scales, what is the same and what is not, messages."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import inducing
+from inducing.estimators import base
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(3.0, 2.0, (60, 2))
+Y = 100 + 20 * np.sin(X[:, 0]) + RANDOM.normal(size=60)
+BOTH = np.stack([Y, -3 * Y + X[:, 1]], 1)
+REGRESSORS = [inducing.BNNRegressor, inducing.DeepGPRegressor]
+SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
+
+
+@pytest.fixture(scope="module", params=REGRESSORS)
+def model(request):
+    return request.param(**SMALL | {"max_steps": 60}).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def two():
+    return inducing.BNNRegressor(**SMALL | {"max_steps": 60}).fit(X, BOTH)
+
+
+def test_predictions_are_on_the_scale_of_the_targets(model):
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60,)
+    assert mean.dtype == std.dtype == np.float64
+    assert np.array_equal(mean, model.predict(X))
+    assert abs(mean.mean() - 100) < 10
+    assert ((std > 0.5) & (std < 40)).all()
+    assert model.score(X, Y) > 0.3
+    assert -10 < model.elbo_ < 5
+    assert len(model.history_) == 60
+
+
+def test_the_covariance_agrees_with_the_standard_deviation(model):
+    mean, cov = model.predict(X[:7], return_cov=True)
+    expected, std = model.predict(X[:7], return_std=True)
+    assert cov.shape == (7, 7)
+    np.testing.assert_allclose(mean, expected)
+    np.testing.assert_allclose(np.diag(cov), std**2)
+    np.testing.assert_allclose(cov, cov.T)
+    assert np.linalg.eigvalsh(cov).min() > 0
+    with pytest.raises(RuntimeError, match="at most one of return_std and return_cov"):
+        model.predict(X, return_std=True, return_cov=True)
+
+
+def test_intervals_are_quantiles(model):
+    low, high = model.predict_interval(X, 0.5)
+    quantiles = model.predict_quantiles(X, [0.25, 0.5, 0.75])
+    assert quantiles.shape == (3, 60)
+    assert np.array_equal(low, quantiles[0])
+    assert np.array_equal(high, quantiles[2])
+    assert (np.diff(quantiles, axis=0) > 0).all()
+    assert np.array_equal(model.predict_quantiles(X, 0.25), low)
+    with pytest.raises(ValueError, match=r"coverage must lie between 0 and 1, got 90; 0\.9 is a 90 % interval"):
+        model.predict_interval(X, 90)
+    with pytest.raises(ValueError, match="quantiles must lie between 0 and 1"):
+        model.predict_quantiles(X, 1.0)
+
+
+def test_predictions_do_not_depend_on_the_batches(model, monkeypatch):
+    whole = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
+    monkeypatch.setattr(base, "BATCH_NUMBERS", 7 * model.n_samples * model._width())
+    parts = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
+    rows = [model.predict(X[row : row + 1])[0] for row in range(5)]
+    np.testing.assert_allclose(parts[0], whole[0], rtol=1e-10)
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-10)
+    np.testing.assert_allclose(parts[2], whole[2], rtol=1e-10)
+    np.testing.assert_allclose(rows, whole[0][0][:5], rtol=1e-10)
+
+
+def test_memory_of_a_batch_is_bounded(model, monkeypatch):
+    """However many rows there are, a batch holds no more numbers than it may."""
+    monkeypatch.setattr(base, "BATCH_NUMBERS", 2**17)
+    functions, _ = model._draw(5, 0)
+    sizes = [outputs.shape[1] for outputs in model._run(np.zeros((1000, 2)), functions, 5)]
+    assert sum(sizes) == 1000
+    assert max(sizes) * 5 * model._width() <= 2**17
+
+
+def test_sampled_functions_are_functions(model):
+    functions = model.sample_functions(4, random_state=1)
+    values = functions(X)
+    assert values.shape == (4, 60)
+    np.testing.assert_allclose(functions(X[5:9]), values[:, 5:9], rtol=1e-10)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(functions))(X), values, rtol=1e-12)
+    assert not np.allclose(model.sample_functions(4, random_state=2)(X), values)
+    # on the scale of the targets, around their mean
+    many = model.sample_functions(200, random_state=0)(X)
+    epistemic = model.predict_distribution(X).epistemic.numpy()[:, 0]
+    assert (np.abs(many.mean(0) - model.predict(X)) < 6 * np.sqrt(epistemic / model.n_samples)).all()
+
+
+def test_samples_have_the_noise_of_the_targets(model):
+    samples = model.sample_y(X[:10], 500, random_state=0)
+    assert samples.shape == (10, 500)
+    _, std = model.predict(X[:10], return_std=True)
+    assert np.abs(samples.std(1) / std - 1).max() < 0.4
+    assert np.array_equal(samples, model.sample_y(X[:10], 500, random_state=0))
+    assert not np.array_equal(samples[:, :5], model.sample_y(X[:10], 5, np.random.RandomState(7)))
+
+
+def test_several_targets(two):
+    mean, std = two.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60, 2)
+    assert two.predict(X[:5], return_cov=True)[1].shape == (5, 5, 2)
+    assert two.predict_quantiles(X, [0.1, 0.9, 0.95]).shape == (3, 60, 2)
+    assert two.sample_y(X, 4).shape == (60, 2, 4)
+    assert two.sample_functions(4)(X).shape == (4, 60, 2)
+    assert two.likelihood_.noise_variance.shape == (2,)
+    assert two.score(X, BOTH) > 0.3
+    # one column is not the same as none
+    assert inducing.BNNRegressor(**{**SMALL, "max_steps": 1}).fit(X, Y[:, None]).predict(X).shape == (60, 1)
+
+
+@pytest.mark.parametrize("regressor", REGRESSORS)
+def test_the_seed_decides_everything(regressor):
+    quick = {**SMALL, "max_steps": 3}
+    state = torch.get_rng_state()
+    first, again = (regressor(**quick).fit(X, Y).predict(X) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert torch.equal(state, torch.get_rng_state())
+    assert not np.array_equal(first, regressor(**{**quick, "random_state": 1}).fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "student-t", "poisson", "negative-binomial"])
+@pytest.mark.parametrize("regressor", REGRESSORS)
+def test_likelihoods(regressor, likelihood):
+    counts = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X)))
+    model = regressor(**SMALL | {"likelihood": likelihood}).fit(X, counts)
+    low, high = model.predict_interval(X, 0.9)
+    assert (low <= high).all()
+    assert 0.7 < ((low <= counts) & (counts <= high)).mean() <= 1
+    if model.likelihood in ("poisson", "negative-binomial"):
+        assert np.array_equal(low, np.round(low))
+        assert (model.predict(X) > 0).all()
+        samples = model.sample_y(X, 3)
+        assert np.array_equal(samples, np.round(samples))
+
+
+def test_whole_weights_are_repeated_rows():
+    weights = np.arange(60) % 3
+    quick = {**SMALL, "max_steps": 10}
+    weighted = inducing.BNNRegressor(**quick).fit(X, Y, sample_weight=weights)
+    repeated = inducing.BNNRegressor(**quick).fit(X.repeat(weights, 0), Y.repeat(weights))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-8)
+    assert weighted.elbo_ == pytest.approx(repeated.elbo_, rel=1e-8)
+    assert not np.allclose(weighted.predict(X), inducing.BNNRegressor(**quick).fit(X, Y).predict(X), rtol=1e-3)
+
+
+def test_the_number_of_inducing_points_is_that_of_distinct_rows():
+    model = inducing.BNNRegressor(num_inducing=50, max_steps=1).fit(np.tile(X[:10], (4, 1)), np.tile(Y[:10], 4))
+    assert model.network_.num_inducing == 10
+
+
+def test_a_warm_start_goes_on():
+    quick = {**SMALL, "hidden": (10,), "max_steps": 10}
+    model = inducing.BNNRegressor(**quick, warm_start=True).fit(X, Y)
+    network, first = model.network_, model.elbo_
+    model.fit(X, Y)
+    assert model.network_ is network
+    assert model.elbo_ > first
+    cold = inducing.BNNRegressor(**quick).fit(X, Y)
+    assert cold.fit(X, Y).elbo_ == pytest.approx(first)
+    with pytest.raises(ValueError, match="y has 2 columns, but the fit that warm_start continues had 1"):
+        model.fit(X, BOTH)
+    with pytest.raises(ValueError, match="X has 1 features, but BNNRegressor is expecting 2"):
+        model.fit(X[:, :1], Y)
+
+
+def test_training_stops_when_it_is_at_rest():
+    model = inducing.BNNRegressor(hidden=(), patience=20, max_steps=3000, random_state=0).fit(X, Y)
+    assert len(model.history_) < 3000
+
+
+def test_a_table_keeps_its_names_and_its_categories():
+    table = pd.DataFrame({"size": X[:, 0], "colour": np.where(X[:, 1] > 3, "red", "blue")})
+    quick = {**SMALL, "max_steps": 2}
+    model = inducing.BNNRegressor(**quick).fit(table, Y)
+    assert model.feature_names_in_.tolist() == ["size", "colour"]
+    assert model.n_features_in_ == 2
+    assert model.schema_.encoded_names == ("size", "colour=blue", "colour=red")
+    mean = model.predict(table)
+    with pytest.warns(inducing.TableWarning, match="taken by name"):
+        assert np.array_equal(model.predict(table[["colour", "size"]]), mean)
+    with pytest.raises(inducing.TableError, match="'colour' missing"):
+        model.predict(table[["size"]])
+    with pytest.raises(TypeError, match="a table with named columns is needed"):
+        model.predict(X)
+    numbers = pd.DataFrame(X, columns=["a", "b"])
+    assert inducing.BNNRegressor(**quick).fit(numbers, Y).feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_a_schema_that_imputes():
+    table = pd.DataFrame(X, columns=["a", "b"])
+    table.loc[3, "a"] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        inducing.BNNRegressor(**SMALL).fit(table, Y)
+    model = inducing.BNNRegressor(schema=inducing.Schema.of(table, impute=True), **SMALL).fit(table, Y)
+    assert np.isfinite(model.predict(table)).all()
+
+
+@pytest.mark.parametrize("regressor", REGRESSORS)
+def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
+    table = pd.DataFrame({"size": X[:, 0], "colour": np.where(X[:, 1] > 3, "red", "blue")})
+    model = regressor(posterior=inducing.GlobalInducing(precision="full"), **{**SMALL, "max_steps": 3}).fit(table, BOTH)
+    inducing.save(model, tmp_path / "model.safetensors")
+    again = inducing.load(tmp_path / "model.safetensors")
+    assert type(again) is regressor
+    assert np.array_equal(again.predict(table, return_std=True), model.predict(table, return_std=True))
+    assert again.get_params() == model.get_params()
+    assert again.feature_names_in_.tolist() == ["size", "colour"]
+    assert again.elbo_ == model.elbo_
+    assert again.history_.records == model.history_.records
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "error", "message"),
+    [
+        ({"likelihood": "cauchy"}, Y, ValueError, 'unknown likelihood \'cauchy\'; known are "auto", "heteroscedastic"'),
+        ({"likelihood": "poisson"}, Y, ValueError, r"counts 0, 1, 2, .*use Gaussian"),
+        ({"posterior": "globl"}, Y, ValueError, "unknown posterior 'globl'; did you mean 'global'"),
+        ({"recipe": "slow"}, Y, ValueError, "unknown recipe 'slow'"),
+        ({"num_inducing": 0}, Y, ValueError, "num_inducing must be at least 1"),
+        ({"max_steps": 0}, Y, ValueError, "num_steps must be at least 1"),
+        ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
+        ({}, None, ValueError, "requires y to be passed"),
+        ({}, np.full(60, np.nan), ValueError, "y contains NaN"),
+    ],
+)
+def test_bad_arguments(settings, y, error, message):
+    with pytest.raises(error, match=message):
+        inducing.BNNRegressor(**{"max_steps": 1, **settings}).fit(X, y)
+
+
+def test_weights_of_zero_and_below():
+    with pytest.raises(ValueError, match=r"(?i)sample weights"):
+        inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.zeros(60))
+    with pytest.raises(ValueError, match="Negative values"):
+        inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=-np.ones(60))
