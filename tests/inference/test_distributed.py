@@ -12,8 +12,7 @@ import pytest
 import torch
 
 import inducing
-from inducing.inference.distributed import ALONE, Ranks, join
-from inducing.inference.division import Division, shares
+from inducing.inference.distributed import ALONE, join
 
 COMMON = """
 import json, os, signal, sys, warnings
@@ -415,25 +414,6 @@ def test_one_process_has_the_same_numbers_whatever_would_be_divided(parallel):
     torch.manual_seed(0)
     network = inducing.models.mlp(1, 1, [5], num_inducing=6)
     assert history.elbo == inducing.fit(network, inducing.Gaussian(), (x, x), num_steps=3, progress=False).elbo
-
-
-@pytest.mark.parametrize(("rows", "size"), [(10, 3), (2, 4), (7, 7)])
-def test_shards_are_a_partition(rows, size):
-    batch = (torch.arange(rows), torch.arange(rows))
-    for parallel in ("data", "rows"):
-        parts = [Division(Ranks(rank, size), parallel).rows(batch)[0] for rank in range(size)]
-        assert torch.cat(parts).sort().values.tolist() == list(range(rows))
-    assert sum(shares(rows, size)) == rows
-    assert sum(Division(Ranks(rank, size), "samples").weight(rows) for rank in range(size)) == pytest.approx(1)
-
-
-def test_unknown_ways_to_divide_are_refused():
-    x = torch.zeros(4, 1)
-    network = inducing.models.mlp(1, 1, [5], num_inducing=3)
-    with pytest.raises(ValueError, match="parallel must be one of data, samples, rows, or None, got 'model'"):
-        inducing.fit(network, inducing.Gaussian(), (x, x), num_steps=1, parallel="model")
-    with pytest.raises(ValueError, match="parallel must be one of samples, rows, or None, got 'data'"):
-        inducing.predict(network, inducing.Gaussian(), x, parallel="data")
 
 
 def test_a_distributed_sampler_is_not_needed():
