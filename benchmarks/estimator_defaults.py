@@ -1,7 +1,8 @@
 """Which weight of the KL, and which noise, the estimators should have by default.
 
-Decided on sets that are not in the table of `benchmarks/estimators.py`: 400 rows to learn from and 600 to judge by, of kin8nm,
-naval, power and wine; 500 and 1,000 of Fashion-MNIST, pooled to 7 x 7 pixels, and of an artificial problem with 3 classes.
+Decided on sets that are not in the table of `benchmarks/estimators.py`: 400 rows to learn from and 600 to judge by, of
+kin8nm, naval, power and wine; 500 and 1,000 of Fashion-MNIST, pooled to 7 x 7 pixels, and of an artificial problem with 3
+classes.
 
     INDUCING_DATA=... python benchmarks/estimator_defaults.py
 """
@@ -43,6 +44,7 @@ def classes(name: str) -> tuple[np.ndarray, ...]:
 
 
 def judge_regression(name: str, weight: float, likelihood: str) -> dict[str, float]:
+    """Log-likelihood of rows that were not learned from, and how many of them a 90 % interval holds."""
     x, y, x_test, y_test = table(name)
     recipe = BNN_FAST.replace(temperature=weight)
     estimator = inducing.BNNRegressor(recipe=recipe, likelihood=likelihood, random_state=0).fit(x, y)
@@ -54,6 +56,7 @@ def judge_regression(name: str, weight: float, likelihood: str) -> dict[str, flo
 
 
 def judge_classes(name: str, weight: float, likelihood: str) -> dict[str, float]:
+    """Log-likelihood, accuracy and calibration error of rows that were not learned from."""
     x, y, x_test, y_test = classes(name)
     estimator = inducing.BNNClassifier(recipe=BNN_FAST.replace(temperature=weight), random_state=0).fit(x, y)
     prediction, targets = estimator.predict_distribution(x_test), torch.from_numpy(y_test)
