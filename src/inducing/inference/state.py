@@ -71,9 +71,8 @@ class TrainingState:
         moments = iter(tensors[count:])
         for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=True):
             if step.ndim == 0:
-                moved = (each.to(parameter.device, copy=True) for each in (mean, square))
-                state = dict(zip(("exp_avg", "exp_avg_sq"), moved, strict=True))
-                self.optimizer.state[parameter] = {"step": step.clone(), **state}
+                moved = (each.to(parameter.device, copy=True) for each in (step, mean, square))
+                self.optimizer.state[parameter] = dict(zip(("step", "exp_avg", "exp_avg_sq"), moved, strict=True))
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that a run needs to go on, as named tensors and JSON."""
