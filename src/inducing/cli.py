@@ -19,6 +19,7 @@ from inducing.experiments import report as reports
 from inducing.experiments import sweep, toy
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.inference.checkpoint import CheckpointError
+from inducing.inference.distributed import RankError
 from inducing.inference.state import DivergenceError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -39,7 +40,7 @@ def _one_line_errors(command: str) -> Iterator[None]:
     """Bad usage and files that cannot be used are one line on stderr and exit code 2, without a traceback."""
     try:
         yield
-    except (OSError, ValueError, CheckpointError, DivergenceError) as error:
+    except (OSError, ValueError, CheckpointError, DivergenceError, RankError) as error:
         typer.echo(f"inducing {command}: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stopped:
