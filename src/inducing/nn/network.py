@@ -7,6 +7,7 @@ without the data, which the weights do not depend on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -194,7 +195,8 @@ class Network(nn.Module):
     @property
     def _reference(self) -> Tensor:
         """Any tensor of the network: its parameters, or the priors' buffers where nothing is learned."""
-        for tensor in (*self.parameters(), *self.buffers()):
+        # lazily: a network may have hundreds, and this is asked in every step
+        for tensor in itertools.chain(self.parameters(), self.buffers()):
             return tensor
         raise AssertionError("every layer has a parameter or a buffer")
 
