@@ -48,6 +48,18 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_report(tmp_path):
+    (tmp_path / "results").mkdir()
+    page = tmp_path / "report.html"
+    arguments = ["report", "--results", str(tmp_path / "results"), "--out"]
+    done = CliRunner().invoke(app, [*arguments, str(page)])
+    assert (done.exit_code, done.stdout) == (0, f"wrote {page}\n")
+    assert page.read_text().count("No runs are stored") > 5
+    done = CliRunner().invoke(app, [*arguments, str(tmp_path / "report.pdf")])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("inducing report: a report is .html or .md")
+
+
 @pytest.fixture
 def data_here(small_images, tmp_path):
     """A data folder with yacht and small image sets, SVHN without its training images."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from inducing.experiments.linear import LINEAR
@@ -27,3 +29,20 @@ def test_an_unknown_preset_lists_the_known_ones():
 def test_every_experiment_has_all_presets(experiment):
     assert {"smoke", "cpu"} <= set(experiment.changes)
     assert all(experiment.configs(preset) for preset in ("smoke", "cpu", "paper"))
+
+
+def test_a_preset_of_several_parts():
+    parts = [{"width": (5,), "depth": (1,), "num_steps": 9}, {"width": (50,), "depth": (1, 2)}]
+    experiment = replace(LINEAR, grid={"width": (5, 50), "depth": (1, 2)}, changes={"cpu": [*parts, parts[1]]})
+    found = [(config.width, config.depth, config.num_steps) for config in experiment.configs("cpu")]
+    assert found == [(5, 1, 9), (50, 1, 40_000), (50, 2, 40_000)], "nothing twice"
+    assert experiment.deviations("cpu") == [
+        "width 5 or 50 instead of 5, 50",
+        "depth 1 or 1, 2 instead of 1, 2",
+        "num_steps 9 or 40000 instead of 40000",
+    ]
+
+
+def test_without_trials_a_configuration_is_settled():
+    config = LINEAR.configs("paper")[0]
+    assert LINEAR.settle(config, {}) is config

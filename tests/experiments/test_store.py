@@ -23,6 +23,13 @@ def test_a_line_holds_everything_about_a_run(tmp_path):
     assert result["seed"] == 0
 
 
+def test_a_run_of_another_machine_says_so(tmp_path):
+    store = Store(tmp_path / "toy.jsonl")
+    store.add({"split": 0}, {}, 1.0, {"version": "0.0.9", "commit": "abc"})
+    (result,) = store.results().values()
+    assert (result["version"], result["commit"]) == ("0.0.9", "abc")
+
+
 def test_the_key_is_the_same_on_every_machine():
     assert config_key({"a": 1, "b": [0.1, "x"]}) == "f70a6722f07a5c22"
 

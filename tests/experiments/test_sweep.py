@@ -21,9 +21,14 @@ COMMAND = Path(sys.executable).with_name("inducing")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_smoke(name, tmp_path, capsys, uci_folder):
+def test_smoke(name, tmp_path, capsys, request):
     """Every experiment's smoke preset: results in the store, a figure, its deviations told."""
     experiment = EXPERIMENTS[name]
+    # small data sets, made here
+    if name.startswith("uci"):
+        request.getfixturevalue("uci_folder")
+    elif name.startswith(("mnist", "cifar")):
+        request.getfixturevalue("small_images")
     results = sweep.reproduce(experiment, "smoke", tmp_path, console=Console(width=200))
     assert len(results) == len(experiment.configs("smoke")) == len(Store(tmp_path / f"{name}.jsonl").results())
     for result in results:
@@ -76,6 +81,55 @@ def test_filters():
         sweep.reproduce(EXPERIMENTS["linear"], "smoke", Path("unused"), only={"depth": 77})
 
 
+def test_settings_are_chosen_by_the_elbo_of_trials(tmp_path, capsys):
+    """The trials on split 0 run first, the better rate is taken for all splits, and none of them is done twice."""
+    original = EXPERIMENTS["linear"]
+
+    def trials(config):
+        return [replace(config, split=0, num_steps=steps) for steps in (1, 30)] if config.num_steps == 0 else []
+
+    experiment = replace(
+        original,
+        grid={"split": (0, 1), "posterior": ("factorised",)},
+        changes={"smoke": {"num_steps": 0, "width": 5}},
+        trials=trials,
+    )
+    results = sweep.reproduce(experiment, "smoke", tmp_path, only={"split": 1})
+    assert [(result["config"]["split"], result["config"]["num_steps"]) for result in results] == [(1, 30)]
+    assert "2 runs on split 0 to choose settings by the ELBO" in capsys.readouterr().out
+    stored = Store(tmp_path / "linear.jsonl").results()
+    assert sorted((r["config"]["split"], r["config"]["num_steps"]) for r in stored.values()) == [
+        (0, 1),
+        (0, 30),
+        (1, 30),
+    ]
+    both = sweep.reproduce(experiment, "smoke", tmp_path)
+    assert "2 runs, 2 finished before" in capsys.readouterr().out
+    assert [result["config"]["split"] for result in both] == [0, 1]
+    assert Store(tmp_path / "linear.jsonl").results() == stored
+    again = sweep.reproduce(experiment, "smoke", tmp_path, resume=False)
+    assert "[3/3]" not in capsys.readouterr().out, "two trials, and then one more"
+    assert [result["metrics"] for result in again] == [result["metrics"] for result in both]
+
+
+def test_runs_wait_for_trials_that_fail(tmp_path, monkeypatch):
+    original = EXPERIMENTS["linear"]
+
+    def run(config, checkpoint, progress):
+        raise DivergenceError("step 3")
+
+    experiment = replace(
+        original,
+        run=run,
+        grid={"split": (0, 1)},
+        changes={"smoke": {"num_steps": 0}},
+        trials=lambda config: [replace(config, split=0, num_steps=1)] if config.num_steps == 0 else [],
+    )
+    monkeypatch.setitem(sweep.EXPERIMENTS, "linear", experiment)
+    with pytest.raises(DivergenceError, match="1 runs failed, 2 runs wait for their trials: split=0: step 3"):
+        sweep.reproduce(experiment, "smoke", tmp_path)
+
+
 def start(out, *arguments):
     command = [COMMAND, "reproduce", "linear", "--preset", "smoke", "--out", str(out), *arguments]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
@@ -94,8 +148,11 @@ def test_workers_do_not_outlive_a_killed_sweep(tmp_path):
         time.sleep(0.01)
     process.kill()
     process.wait()
+    kept = Store(tmp_path / "linear.jsonl").results()
     assert start(tmp_path, "--jobs", "2").wait(120) == 0
-    assert len(Store(tmp_path / "linear.jsonl").results()) == 10
+    results = Store(tmp_path / "linear.jsonl").results()
+    assert len(results) == 10
+    assert kept.items() <= results.items(), "finished runs stay as they are"
 
 
 def test_a_run_that_diverges_does_not_keep_the_others_from_finishing(tmp_path, monkeypatch):
@@ -141,7 +198,7 @@ def test_killed_at_random_moments(tmp_path):
     [
         (
             ["nonsense"],
-            "unknown experiment 'nonsense'; known are toy, toy-num-inducing, compositional-bnn, compositional-dgp, linear, uci-dgp",
+            "unknown experiment 'nonsense'; known are toy, toy-num-inducing, compositional-bnn, compositional-dgp, linear, uci-bnn, uci-dgp",
         ),
         (["toy", "--preset", "gpu"], "unknown preset 'gpu'"),
         (["toy", "--only", "colour=red"], "--only takes key=value"),

@@ -1,10 +1,12 @@
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
-from inducing.inference.batches import augmented, batches
+from inducing.data import images
+from inducing.inference.batches import augment_identity, augmented, batches
 
 X, Y = torch.arange(10.0)[:, None], -torch.arange(10.0)[:, None]
 
@@ -127,3 +129,18 @@ def test_augmented_batches_depend_on_the_step_and_the_seed_alone():
     assert not torch.equal(four[0], four[1])
     assert not torch.equal(four[0], first(1, 0)[0])
     assert torch.equal(x, torch.zeros(12, 2))
+
+
+def test_augmentations_are_told_apart_by_what_they_fix():
+    black = torch.tensor([0.0, -1.0])
+    different = [
+        None,
+        images.augment,
+        partial(images.augment, padding=2),
+        partial(images.augment, fill=black),
+        partial(images.augment, fill=black + 1e-6),
+        partial(images.random_crop, fill=black),
+    ]
+    assert len({augment_identity(each) for each in different}) == len(different)
+    assert augment_identity(partial(images.augment, fill=black.clone())) == augment_identity(different[3])
+    assert augment_identity(partial(images.augment, padding=2, fill=0.0)) == "augment(fill=0.0, padding=2)"

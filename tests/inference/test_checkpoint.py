@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -136,6 +137,19 @@ def test_with_no_sound_checkpoint_training_begins_anew(tmp_path):
     ]
     assert same(net, fit(None)[0])
     assert len(list(tmp_path.glob("step-*"))) == 2
+
+
+def shaken(x, generator, scale):
+    return x + scale * torch.randn(x.shape, generator=generator)
+
+
+def test_a_run_with_augmentation_continues_with_the_same_one_only(tmp_path):
+    with pytest.raises(Stop):
+        fit(tmp_path, callbacks=[stop_at(5)], augment=partial(shaken, scale=torch.tensor(0.1)))
+    with pytest.raises(inducing.CheckpointError, match=r"with other augment \(shaken\(scale=tensor .* and not shaken"):
+        fit(tmp_path, augment=partial(shaken, scale=torch.tensor(0.2)))
+    net, _ = fit(tmp_path, augment=partial(shaken, scale=torch.tensor(0.1)))
+    assert same(net, fit(None, augment=partial(shaken, scale=torch.tensor(0.1)))[0])
 
 
 def test_another_run_is_refused(tmp_path):

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -76,6 +78,11 @@ def test_the_calibration_error_of_known_cases():
     # always sure and always wrong: as bad as can be
     sure = classes([[1 - 1e-7, 1e-7]] * 3)
     assert inducing.metrics.expected_calibration_error(sure, torch.ones(3).long()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_prediction_that_is_not_a_number_is_not_well_calibrated():
+    predictive = Predictive(torch.tensor([[[float("nan"), 0.0], [5.0, 0.0]]]), inducing.Categorical())
+    assert math.isnan(inducing.metrics.expected_calibration_error(predictive, torch.zeros(2).long()))
 
 
 def test_the_calibration_curve_is_that_of_a_loop_over_bins():

@@ -1,4 +1,4 @@
-"""The command line: `inducing fit`, `predict`, `demo`, `reproduce` and `data`."""
+"""The command line: `inducing fit`, `predict`, `demo`, `reproduce`, `report` and `data`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from inducing.cli import tables
 from inducing.cli.messages import one_line_errors
 from inducing.data import catalogue
+from inducing.experiments import report as reports
 from inducing.experiments import sweep, toy
 from inducing.experiments.registry import EXPERIMENTS
 
@@ -58,6 +59,9 @@ def reproduce(
     name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (at most an hour), or paper.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    dask: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs.", metavar="ADDRESS")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Keep what is finished; --no-resume does it again.")] = True,
     only: Annotated[str | None, typer.Option(help="Part of the runs, e.g. 'depth=2,posterior=prior->global'.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
@@ -74,8 +78,20 @@ def reproduce(
             jobs=jobs,
             resume=resume,
             only=sweep.parse_only(only, experiment),
+            dask=dask,
             console=Console(),
         )
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Option(help="Folder of finished runs.", file_okay=False)] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
+) -> None:
+    """Put all finished runs on one page, beside the paper's figures."""
+    with one_line_errors("report"):
+        reports.report(results, out)
+        typer.echo(f"wrote {out}")
 
 
 @data_app.callback(invoke_without_command=True)

@@ -11,10 +11,10 @@ from torch import Tensor
 from inducing.data.schema import Schema
 from inducing.estimators.base import NetworkEstimator
 from inducing.inference.recipes import FAST, Recipe, as_recipe
+from inducing.nn.fans import Prior
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, Posterior
-from inducing.nn.priors import Prior
 
 # The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps. Neural networks get a cold posterior.
 # With the whole KL, and one hidden layer, 90 % intervals held 97 to 100 % of the test rows of yacht, boston and energy. The

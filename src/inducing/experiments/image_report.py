@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from inducing.experiments.comparison import Cell, Comparison, Key, Measure
 from inducing.experiments.experiment import write_figure
-from inducing.experiments.paper import published
+from inducing.experiments.paper import PRIORS, published
 from inducing.files import write_atomically
 
 POSTERIORS = ("factorised", "local", "factorised->global", "global")
 COLOURS = {"factorised": "#888888", "local": "#b8a000", "factorised->global": "#c45a11", "global": "#3465a4"}
-# as the paper calls the priors
-PRIORS = {"standard": "StandardPrior", "neal": "NealPrior", "scale": "ScalePrior", "spatial-iw": "SpatialIWPrior"}
 MEASURES = {
     "elbo_per_datapoint": ("ELBO", 2),
     "test_log_likelihood": ("test log-likelihood", 2),
@@ -40,6 +39,26 @@ def theirs(config: dict[str, Any], measure: str) -> float | None:
     name = {"entropy_ratio": "entropy_ratio_svhn"}.get(measure, measure)
     value: float | None = table.get(config["posterior"], {}).get(name)
     return value
+
+
+def comparison(config: dict[str, Any]) -> Comparison:
+    """The runs of a model and a set beside the paper's table of it."""
+    measures = [
+        Measure(
+            (name,),
+            heading,
+            digits,
+            name not in ("ece", "entropy_ratio"),
+            name in ("elbo_per_datapoint", "test_log_likelihood"),
+        )
+        for name, (heading, digits) in MEASURES.items()
+    ]
+
+    def published_cell(key: Key, measure: Measure) -> Cell | None:
+        value = theirs({**config, "prior": key[0], "posterior": key[1]}, str(measure.path[0]))
+        return None if value is None else Cell(value, 0.0, 1)
+
+    return Comparison({"prior": tuple(PRIORS), "posterior": POSTERIORS}, measures, published_cell)
 
 
 def rows(results: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from inducing.data import images
 from inducing.experiments.experiment import Experiment, Metrics
-from inducing.experiments.image_report import POSTERIORS, report
+from inducing.experiments.image_report import POSTERIORS, comparison, report
 from inducing.experiments.toy import nats
 from inducing.inference.objective import evaluate
 from inducing.inference.training import fit
@@ -203,6 +203,7 @@ CIFAR10 = Experiment(
             "kl_warmup_epochs": 1,
         },
     },
+    comparison=comparison({"dataset": "cifar10", "model": "resnet8"}),
 )
 RESNET18 = Experiment(
     "cifar10-resnet18",
@@ -224,4 +225,5 @@ RESNET18 = Experiment(
             "kl_warmup_epochs": 0,
         },
     },
+    comparison=comparison({"dataset": "cifar10", "model": "resnet18"}),
 )

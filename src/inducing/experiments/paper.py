@@ -7,6 +7,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+# as the paper calls the priors
+PRIORS = {"standard": "StandardPrior", "neal": "NealPrior", "scale": "ScalePrior", "spatial-iw": "SpatialIWPrior"}
+
 
 @cache
 def published() -> dict[str, Any]:

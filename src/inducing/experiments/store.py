@@ -52,8 +52,20 @@ class Store:
                 ) from error
         return results
 
-    def add(self, config: Mapping[str, Any], metrics: Mapping[str, Any], seconds: float) -> None:
-        """Add a finished run; one of the same configuration is replaced."""
+    def checkpoint(self, config: Mapping[str, Any]) -> Path:
+        """The folder for the checkpoints of an unfinished run; whoever is at it holds a lock of the same name."""
+        folder = self.path.parent / "checkpoints"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.path.stem}-{config_key(config)}"
+
+    def add(
+        self,
+        config: Mapping[str, Any],
+        metrics: Mapping[str, Any],
+        seconds: float,
+        made_by: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Add a finished run, made by the package here unless another `origin` is said; its predecessor is replaced."""
         key = config_key(config)
         result = {
             "key": key,
@@ -63,13 +75,17 @@ class Store:
             "seed": config.get("split"),
             "seconds": round(seconds, 2),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "version": version("inducing"),
-            "commit": current_commit(),
+            **(made_by or origin()),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_suffix(".lock")):
             results = self.results() | {key: result}
             write_atomically(self.path, "".join(f"{json.dumps(each)}\n" for each in results.values()).encode())
+
+
+def origin() -> dict[str, str | None]:
+    """The version and the commit of this package."""
+    return {"version": version("inducing"), "commit": current_commit()}
 
 
 def current_commit() -> str | None:

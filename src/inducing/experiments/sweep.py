@@ -1,4 +1,7 @@
-"""Sweeps: run those configurations of an experiment that the store does not hold yet."""
+"""Sweeps: run those configurations of an experiment that the store does not hold yet.
+
+They run here, in one process or several, or on a cluster (`inducing.experiments.cluster`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from filelock import FileLock, Timeout
 from joblib import Parallel, delayed
 from rich.console import Console
 
+from inducing.experiments import cluster
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store, config_key
@@ -31,6 +35,7 @@ def reproduce(
     jobs: int = 1,
     resume: bool = True,
     only: Mapping[str, Any] | None = None,
+    dask: str | None = None,
     console: Console | None = None,
 ) -> list[dict[str, Any]]:
     """Run an experiment and report it; return the results of its configurations.
@@ -42,38 +47,72 @@ def reproduce(
         jobs: Runs to do at a time, each in a process of its own if there are several.
         resume: Whether to keep what the store holds; otherwise the runs asked for are done again.
         only: Values of configuration keys to keep.
+        dask: Address of the scheduler of a Dask cluster that does the runs, e.g. "tcp://10.0.0.1:8786".
         console: Where to print.
     """
     console = console or Console()
-    everything = [dataclasses.asdict(config) for config in experiment.configs(preset)]
-    configs = [config for config in everything if _matches(config, only or {})]
+    if dask is not None and jobs > 1:
+        raise ValueError("the runs are either jobs here or on a Dask cluster; give one of --jobs and --dask")
+    everything = experiment.configs(preset)
+    configs = [config for config in everything if _matches(dataclasses.asdict(config), only or {})]
     if not configs:
-        there = {key: dict.fromkeys(str(config[key]) for config in everything) for key in experiment.grid}
+        there = {key: dict.fromkeys(str(getattr(config, key)) for config in everything) for key in experiment.grid}
         values = "; ".join(f"{key} {', '.join(known)}" for key, known in there.items())
         raise ValueError(f"no run of {experiment.name} in preset {preset} has {only}; there are {values}")
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
     before = store.results() if resume else {}
-    missing = [config for config in configs if config_key(config) not in before]
+    trials = list(dict.fromkeys(trial for config in configs for trial in experiment.trials(config)))
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
-    console.print(f"{len(configs)} runs, {len(configs) - len(missing)} finished before", highlight=False)
-    _run_all(experiment.name, missing, store, jobs, resume, console)
+    console.print(f"{len(configs)} runs, {len(finished(experiment, configs, before))} finished before", highlight=False)
+    failed: list[str] = []
+    # trials first: they decide the settings of the others, and are often one of them
+    for stage in (trials, configs):
+        known = store.results()
+        settled = [experiment.settle(config, known) for config in stage]
+        todo = [dataclasses.asdict(config) for config in settled if config is not None]
+        todo = [config for config in todo if config_key(config) not in before]
+        if stage is trials and todo:
+            console.print(f"{len(todo)} runs on split 0 to choose settings by the ELBO", highlight=False)
+        failed += _run_all(experiment.name, todo, store, jobs, resume, dask, console)
+        before = store.results() if resume else {config_key(config): config for config in todo}
     results = store.results()
+    if failed:
+        waiting = sum(experiment.settle(config, results) is None for config in configs)
+        others = f"{waiting} runs wait for their trials" if waiting else "all others are finished"
+        raise DivergenceError(f"{len(failed)} runs failed, {others}: " + "; ".join(failed))
     # the figure shows all that is finished, also what was not asked for this time; a quick look does not overwrite it
-    finished = [results[config_key(config)] for config in everything if config_key(config) in results]
-    experiment.report(finished, out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.png", console)
+    path = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.png"
+    experiment.report(finished(experiment, everything, results), path, console)
     deviations = experiment.deviations(preset)
     if deviations:
         console.print(f"[dim]preset {preset}: " + "; ".join(deviations) + "[/dim]", highlight=False)
-    return [results[config_key(config)] for config in configs]
+    return finished(experiment, configs, results)
 
 
-def _run_all(name: str, configs: list[dict[str, Any]], store: Store, jobs: int, resume: bool, console: Console) -> None:
-    """Do all runs, those that another process is at last; go on after one that diverges, and tell in the end."""
+def finished(
+    experiment: Experiment, configs: Sequence[Any], results: Mapping[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The results of those configurations that have one."""
+    settled = [experiment.settle(config, results) for config in configs]
+    keys = [config_key(dataclasses.asdict(config)) for config in settled if config is not None]
+    return [results[key] for key in keys if key in results]
+
+
+def _run_all(
+    name: str,
+    configs: list[dict[str, Any]],
+    store: Store,
+    jobs: int,
+    resume: bool,
+    dask: str | None,
+    console: Console,
+) -> list[str]:
+    """Do all runs, those that another process is at last; go on after one that diverges, and return what failed."""
     failed = []
     for wait in (False, True):
         left = []
-        for done, (config, outcome) in enumerate(_run_each(name, configs, store, jobs, resume, wait, console), 1):
+        for done, (config, outcome) in enumerate(_run_each(name, configs, store, jobs, resume, wait, dask, console), 1):
             if outcome == "busy":
                 left.append(config)
                 continue
@@ -83,13 +122,24 @@ def _run_all(name: str, configs: list[dict[str, Any]], store: Store, jobs: int, 
             if not outcome.endswith(" s"):
                 failed.append(f"{_describe(name, config)}: {outcome}")
         configs = left
-    if failed:
-        raise DivergenceError(f"{len(failed)} runs failed, all others are finished: " + "; ".join(failed))
+    return failed
 
 
 def _run_each(
-    name: str, configs: list[dict[str, Any]], store: Store, jobs: int, resume: bool, wait: bool, console: Console
+    name: str,
+    configs: list[dict[str, Any]],
+    store: Store,
+    jobs: int,
+    resume: bool,
+    wait: bool,
+    dask: str | None,
+    console: Console,
 ) -> Iterator[tuple[dict[str, Any], str]]:
+    if not configs:
+        return
+    if dask is not None:
+        yield from cluster.run_each(dask, name, configs, store, resume, wait)
+        return
     if jobs == 1:
         for config in configs:
             yield _run_one(name, config, store.path, resume, wait, threads=None, progress=console.is_terminal)
@@ -111,8 +161,7 @@ def _run_one(
         torch.set_num_threads(threads)
         threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     experiment = EXPERIMENTS[name]
-    checkpoint = path.parent / "checkpoints" / f"{name}-{config_key(config)}"
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = Store(path).checkpoint(config)
     try:
         with FileLock(checkpoint.with_suffix(".lock"), timeout=-1 if wait else 0):
             if resume and config_key(config) in Store(path).results():

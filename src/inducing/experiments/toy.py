@@ -21,6 +21,7 @@ from rich.table import Table
 from torch import Tensor
 
 from inducing.data.toy import cubic
+from inducing.experiments.comparison import ELBO, Cell, Comparison, Key, Measure
 from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.experiments.paper import published
 from inducing.files import write_atomically
@@ -234,6 +235,12 @@ def demo(out: Path | None, num_steps: int, seed: int, console: Console) -> list[
     return results
 
 
+def _published(key: Key, measure: Measure) -> Cell | None:
+    table = published()["toy_compositional_bnn"][key[0]]
+    layer = measure.path[-1]
+    return Cell(table["elbo_per_datapoint"] if measure == ELBO else table["variance"][layer], 0.0, 1)
+
+
 SMOKE = {"num_steps": 10, "train_samples": 2, "test_samples": 10}
 
 NUM_INDUCING = Experiment(
@@ -253,4 +260,10 @@ COMPOSITIONAL = Experiment(
     run,
     report_compositional,
     {"smoke": SMOKE, "cpu": {}},
+    comparison=Comparison(
+        {"posterior": ("factorised", "local", "global")},
+        [ELBO, *(Measure(("layer_variance", layer), f"V[F{layer + 1}]", higher_is_better=None) for layer in range(3))],
+        _published,
+        "V[Fl] is the mean variance of layer l's function over standard normal inputs.",
+    ),
 )

@@ -6,7 +6,9 @@ with exactly the batches that it would have had.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import zlib
 from collections.abc import Callable, Iterator, Sized
 from typing import NamedTuple
 
@@ -92,6 +94,23 @@ def augmented(source: Batches, augment: Augment, seed: int) -> Batches:
             yield augment(x, seeded(seed, f"augmentation of step {number}")), *rest
 
     return source._replace(since=since)
+
+
+def augment_identity(augment: Augment | None) -> str | None:
+    """What tells one augmentation from another: its name and, of a `functools.partial`, what it fixes."""
+    if augment is None:
+        return None
+    if not isinstance(augment, functools.partial):
+        return str(getattr(augment, "__qualname__", type(augment).__qualname__))
+    fixed = [_told_apart(value) for value in augment.args]
+    fixed += [f"{name}={_told_apart(value)}" for name, value in sorted(augment.keywords.items())]
+    return f"{augment_identity(augment.func)}({', '.join(fixed)})"
+
+
+def _told_apart(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"tensor {tuple(value.shape)} {zlib.crc32(value.detach().cpu().contiguous().numpy().tobytes()):08x}"
 
 
 def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:

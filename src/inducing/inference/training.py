@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.batches import Augment, Batch, Batches, Data, augmented, batches
+from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints
 from inducing.inference.history import History, Record
 from inducing.inference.interrupts import Interrupts, interrupts
@@ -237,7 +237,7 @@ def _open_checkpoints(
     run = {
         "recipe": recipe.identity(),
         "seed": int(seed),
-        "augment": None if augment is None else getattr(augment, "__qualname__", type(augment).__qualname__),
+        "augment": augment_identity(augment),
         "num_data": source.num_data,
         "data": _checksums(data if isinstance(data, tuple | list) else []),
         "network": repr(elbo.network),

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input, conv2d_weight
 
@@ -117,6 +118,7 @@ class _Gram(torch.autograd.Function):
         return blocks.permute(0, 3, 1, 4, 2).reshape(samples, channels * ctx.count, channels * ctx.count)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         (x, weights), count = ctx.saved_tensors, ctx.count
         symmetric = cotangents[0] + cotangents[0].mT
@@ -146,6 +148,7 @@ class _Cross(torch.autograd.Function):
         return kernels.flatten(2).mT
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         x, values = ctx.saved_tensors
         geometry, cotangent = ctx.geometry, cotangents[0]

@@ -19,6 +19,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -32,6 +33,8 @@ from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 
 Form = Literal["auto", "primal", "dual"]
+# X' Lambda X and X' Lambda v in a dtype
+Statistics = Callable[[torch.dtype], tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]]
 
 
 class PseudoOutputs(NamedTuple):
@@ -135,8 +138,8 @@ def regress(
 
 
 def regress_statistics(
-    gram: Float[Tensor, "#S G F F"],
-    cross: Float[Tensor, "#S G F C"],
+    statistics: Statistics,
+    dtype: torch.dtype,
     prior: Precision,
     num_samples: int,
     *,
@@ -145,16 +148,28 @@ def regress_statistics(
 ) -> WeightSample:
     """The primal form from X' Lambda X and X' Lambda v alone, where X is never made.
 
-    In float32, a problem that has lost its digits in the factorisation is factorised in float64.
+    In float32, a problem that has lost its digits is done again in float64, from the statistics on: rounding them to float32
+    is what loses the digits.
+
+    Arguments:
+        statistics: Computes X' Lambda X and X' Lambda v in a dtype.
+        dtype: Dtype of the weights.
+        prior: P.
+        num_samples: S.
+        generator: Source of the noise.
+        closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
     """
+    gram, cross = statistics(dtype)
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
-    limit = 3000.0 if gram.dtype == torch.float32 and is_known(gram) else None
+    # lower than for rows: sums over many pixels round more, and neighbouring pixels are alike
+    limit = 100.0 if dtype == torch.float32 and is_known(gram) else None
     factor = _factorise(prior.add_to(gram), limit)
     if factor is None:
-        prior = prior.to(torch.float64)
-        factor, cross, noise = cholesky(prior.add_to(gram.double())), cross.double(), noise.double()
-    weights, kl = (tensor.to(gram.dtype) for tensor in sample_primal(factor, cross, prior, noise, closed_form_kl))
+        prior, noise = prior.to(torch.float64), noise.double()
+        gram, cross = statistics(torch.float64)
+        factor = cholesky(prior.add_to(gram))
+    weights, kl = (tensor.to(dtype) for tensor in sample_primal(factor, cross, prior, noise, closed_form_kl))
     return WeightSample(by_output(weights), kl.expand(num_samples))
 
 

@@ -165,6 +165,11 @@ class GlobalInducing(Posterior):
             raise ValueError(
                 f'a convolution has a precision for each inducing image, "shared" or "per_output", got {self.precision!r}'
             )
+        if site.targets is not None:
+            raise ValueError(
+                "inducing_targets hold one value for each output, but a convolution has pseudo-outputs at every pixel; "
+                "leave them out, or set its pseudo_outputs yourself"
+            )
         outputs = torch.randn(site.num_inducing, site.out_features, *geometry.output_shape(*size))
         log_precision = site.first_log_precision(self.log_precision)
         closed_form = self.kl == "closed_form"

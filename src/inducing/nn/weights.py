@@ -156,16 +156,20 @@ class ConvolvedWeights(PseudoLikelihood, Weights):
             return regress(
                 rows, pseudo_outputs, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
             )
-        gram, cross = self._statistics(inputs, root.square())
         return regress_statistics(
-            gram, cross, prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+            lambda dtype: self._statistics(inputs.to(dtype), root.to(dtype).square()),
+            inputs.dtype,
+            prior,
+            num_samples,
+            generator=generator,
+            closed_form_kl=self.use_closed_form,
         )
 
     def _statistics(
         self, inputs: Float[Tensor, "#S M C H W"], weights: Float[Tensor, "G M"]
     ) -> tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]:
         """X' Lambda X and X' Lambda v, with the column of ones that the bias multiplies."""
-        geometry, values = self.geometry, self.pseudo_outputs
+        geometry, values = self.geometry, self.pseudo_outputs.to(inputs.dtype)
         # lambda_{o i} v_{i o u}
         weighted = values * weights.mT[:, :, None, None]
         gram, cross = conv_gram(inputs, weights, geometry), conv_cross(inputs, weighted, geometry)

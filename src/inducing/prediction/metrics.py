@@ -71,8 +71,10 @@ def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: in
 def expected_calibration_error(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = 20) -> float:
     """The mean over rows of |confidence - accuracy| of their bin (Guo et al., 2017): 0 is perfect."""
     curve = calibration_curve(predictive, y, num_bins)
-    gaps = (curve.confidence - curve.accuracy).abs().nan_to_num(0.0)
-    return float((gaps * curve.num_rows).sum() / curve.num_rows.sum())
+    # without the empty bins, whose NaN is no error; that of a prediction is one, and stays
+    filled = curve.num_rows > 0
+    gaps = (curve.confidence - curve.accuracy).abs()[filled]
+    return float((gaps * curve.num_rows[filled]).sum() / curve.num_rows.sum())
 
 
 def entropy(predictive: Predictive) -> Float[Tensor, " B"]:

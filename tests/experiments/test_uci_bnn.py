@@ -1,0 +1,80 @@
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from inducing.experiments import uci_bnn
+from inducing.experiments.store import config_key
+from inducing.experiments.uci_bnn import POSTERIORS, UCI_BNN, Config, run, trials
+from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing
+
+
+def test_the_grid_of_the_paper():
+    configs = UCI_BNN.configs("paper")
+    assert len(configs) == (8 * 20 + 5) * 3 * 4
+    assert {config.num_inducing for config in configs} == {10_000}
+
+
+def test_the_cpu_preset():
+    configs = UCI_BNN.configs("cpu")
+    rows = {(config.dataset, config.prior, config.posterior) for config in configs}
+    small = {"boston", "energy", "yacht"}
+    expected = {(dataset, "neal", posterior) for dataset in small for posterior in POSTERIORS}
+    expected |= {
+        (dataset, "neal", posterior) for dataset in ("concrete", "wine") for posterior in ("factorised", "global")
+    }
+    expected |= {(dataset, "scale", "global") for dataset in small}
+    assert rows == expected
+    assert len(configs) == 3 * len(rows)
+    assert not any(trials(config) for config in configs), "its rates are fixed"
+
+
+def test_trials_are_the_grid_of_the_paper_on_split_0():
+    found = trials(Config("yacht", 7))
+    assert found == [
+        Config("yacht", 0, num_steps=10_000, batch_size=10_000, learning_rate=rate) for rate in (3e-3, 1e-2)
+    ]
+    found = trials(Config("yacht", 7, "factorised"))
+    assert len(found) == 12
+    assert {(trial.num_steps, trial.split) for trial in found} == {(25_000, 0)}
+    assert not any(trials(trial) for trial in found)
+
+
+def test_what_is_set_is_kept_and_tried_once():
+    found = trials(Config(posterior="factorised", num_steps=50, learning_rate=1e-2))
+    assert [(trial.num_steps, trial.batch_size, trial.learning_rate) for trial in found] == [
+        (50, size, 1e-2) for size in (32, 100, 500)
+    ]
+
+
+def test_the_elbo_decides_whatever_the_test_figures():
+    config = Config("yacht", 7)
+    low, high = trials(config)
+    results = {config_key(asdict(low)): {"metrics": {"elbo_per_datapoint": 0.5, "test_log_likelihood": 9.0}}}
+    assert UCI_BNN.settle(config, results) is None, "not all trials are finished"
+    results[config_key(asdict(high))] = {"metrics": {"elbo_per_datapoint": 0.6, "test_log_likelihood": -9.0}}
+    assert UCI_BNN.settle(config, results) == replace(high, split=7)
+    assert UCI_BNN.settle(replace(config, split=0), results) == high, "split 0 has been run by its trial"
+
+
+def test_a_run_needs_its_settings():
+    with pytest.raises(ValueError, match="num_steps, batch_size and learning_rate must be known before a run"):
+        run(Config("yacht"))
+
+
+def test_posteriors_have_a_precision_for_each_output():
+    below, _, last = uci_bnn._posteriors(Config(posterior="factorised->global"))
+    assert (below, last) == (Factorised(), GlobalInducing("per_output"))
+    assert uci_bnn._posteriors(Config(posterior="local")) == [LocalInducing(precision="per_output")] * 3
+    assert uci_bnn._posteriors(Config(posterior="factorised")) == [Factorised(local_reparameterisation=True)] * 3
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_a_run_is_a_function_of_its_configuration(uci_folder, posterior):
+    config = Config(
+        "yacht", 1, posterior, "scale", num_inducing=8, num_steps=2, batch_size=30, learning_rate=1e-2, test_samples=3
+    )
+    first = run(config, progress=False)
+    assert first == run(config, progress=False)
+    assert json.loads(json.dumps(first)) == first
+    assert {"elbo_per_datapoint", "test_log_likelihood", "rmse"} <= set(first)
