@@ -82,7 +82,7 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
         if column.fill is not None:
             numbers[empty] = float(column.fill)
         return numbers[:, None]
-    mistyped = types.is_numeric_dtype(values.dtype) and not any(map(_is_number, column.categories))
+    mistyped = types.is_numeric_dtype(values.dtype) and not looks_numeric(column)
     if (mistyped and not empty.all()) or _is_time(values.dtype):
         raise TableError(
             f"column {name!r} is {values.dtype}, but was text in the training table: {quoted(column.categories)}"
@@ -90,6 +90,11 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
     texts = np.full(len(values), column.fill, dtype=object)
     texts[~empty] = _texts(values[~empty])
     return (texts[:, None] == np.array(column.categories, dtype=object)).astype(float)
+
+
+def looks_numeric(column: Column) -> bool:
+    """Whether a categorical column has a category that a file without types would not tell from a number."""
+    return any(map(_is_number, column.categories))
 
 
 def fingerprint(encoded: Float[np.ndarray, "N D"]) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inducing.data.columns import TableError, quoted
+from inducing.data.columns import Column, TableError, looks_numeric, quoted
 from inducing.estimators.base import NetworkEstimator
 from inducing.saving import load, save
 
@@ -63,9 +63,14 @@ class TableModel:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
+        """Categorical inputs that a chunk of a CSV file might show as numbers."""
+        return tuple(column.name for column in self.categorical if looks_numeric(column))
+
+    @property
+    def categorical(self) -> tuple[Column, ...]:
         """The inputs that are categories."""
         schema = self.estimator.schema_
-        return () if schema is None else tuple(c.name for c in schema.columns if c.kind == "categorical")
+        return () if schema is None else tuple(column for column in schema.columns if column.kind == "categorical")
 
 
 def default_names(estimator: NetworkEstimator) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -10,7 +11,7 @@ from typing import BinaryIO
 import pandas as pd
 import torch
 
-from inducing.data.columns import TableError, quoted
+from inducing.data.columns import TableError, TableWarning, encode, quoted
 from inducing.data.tables import read_chunks
 from inducing.estimators.classification import Classification
 from inducing.prediction.predictive import Predictive
@@ -39,6 +40,7 @@ def predict_table(
         progress: Called with the rows of each chunk that is done.
     """
     done = 0
+    unseen = dict.fromkeys((column.name for column in model.categorical), 0)
     for chunk in read_chunks(path, chunk_rows, model.text_columns):
         absent = [name for name in keep if name not in chunk.columns]
         if absent:
@@ -48,6 +50,8 @@ def predict_table(
         if not len(chunk):
             continue
         predictions = predict_chunk(model, chunk)
+        for column in model.categorical:
+            unseen[column.name] += int((~encode(column, chunk[column.name]).any(1)).sum())
         check_free(tuple(keep), list(predictions.columns))
         written = pd.concat([chunk[list(keep)], predictions], axis=1)
         text = io.StringIO()
@@ -57,6 +61,13 @@ def predict_table(
         progress(len(chunk))
     if not done:
         raise TableError(f"{path.name} is empty: it has no rows to predict")
+    for name, rows in unseen.items():
+        if rows:
+            warnings.warn(
+                f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none of those",
+                TableWarning,
+                stacklevel=2,
+            )
     return done
 
 

@@ -85,9 +85,7 @@ def pose(
         _check_target(table[name])
     if task == "classification":
         if len(targets) > 1:
-            raise ValueError(
-                f"{quoted(targets)} are {len(targets)} targets, but classification is of one; fit a model for each"
-            )
+            raise ValueError(f"classification is of one target, but {quoted(targets)} were named; fit a model for each")
         y = _labels(table[targets[0]])
     else:
         y = np.concatenate([_numbers(table[name]) for name in targets], axis=1)
