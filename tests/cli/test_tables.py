@@ -1,11 +1,13 @@
 """Tables in the terminal: the whole path through the real command, and every message with its exit code."""
 
+import io
 import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import inducing
@@ -110,6 +112,14 @@ def test_classes_of_a_deep_gaussian_process(here):
 
 def test_the_real_command_refuses_with_one_line(here):
     assert refused(command("fit", "t.csv", "--target", "cost"), "inducing fit: there is no column 'cost' in the table")
+
+
+def test_scores_fit_a_terminal():
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tables._score_table(outcome("price", "weight", model="dgp")))
+    text = console.export_text()
+    for part in ("DeepGPRegressor ", "log-likelihood", "in 95 %", "in standard deviations of each"):
+        assert part in text
 
 
 def test_options_reach_the_estimator(here, monkeypatch):

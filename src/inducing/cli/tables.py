@@ -55,7 +55,7 @@ def fit(
         problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
         changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
         estimator = make_estimator(model, problem, impute, **changes, random_state=seed, verbose=True)
-        hint = "" if asked else "; --task changes that"
+        hint = "" if asked or len(target) > 1 else "; --task changes that"
         console.print(
             f"{problem.task}, since {escape(problem.reason)}{hint}\n"
             f"{len(problem.train)} rows to learn from, {len(problem.test)} to test on; {problem.inputs.shape[1]} columns",
@@ -111,6 +111,7 @@ def _score_table(outcome: Outcome) -> Table:
         caption=SEVERAL_TARGETS if len(outcome.problem.targets) > 1 else None,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("", no_wrap=True)

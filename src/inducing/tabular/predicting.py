@@ -64,7 +64,7 @@ def predict_table(
     for name, rows in unseen.items():
         if rows:
             warnings.warn(
-                f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none of those",
+                f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none",
                 TableWarning,
                 stacklevel=2,
             )

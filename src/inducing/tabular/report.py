@@ -39,6 +39,7 @@ th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd; text-align: righ
 td { white-space: nowrap; } td.right { background: #e5edf7; } tr.ours { font-weight: 600; }
 th:first-child, td:first-child, .settings th, .settings td { text-align: left; padding-left: 0; }
 .settings td { white-space: normal; overflow-wrap: anywhere; } .settings td:first-child { min-width: 8rem; }
+@media (max-width: 600px) { table { font-size: 0.8rem; } th, td { padding: 0.3rem 0.35rem; } }
 """
 
 
