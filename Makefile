@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo lint test test-all test-browser clean
+.PHONY: setup demo bench lint test test-all test-browser clean
 
 setup: $(INSTALLED)
 
@@ -15,6 +15,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/inducing demo --out demo
+
+bench: setup
+	$(BIN)/inducing bench
 
 lint: setup
 	$(BIN)/ruff check .

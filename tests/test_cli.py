@@ -156,3 +156,15 @@ def test_data_in_a_folder_that_is_not_there(monkeypatch, tmp_path):
     done = data()
     assert done.exit_code == 2
     assert done.stderr.startswith("inducing data: INDUCING_DATA names ")
+
+
+def test_bench_outside_a_clone_says_where_to_run_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["bench"])
+    assert result.exit_code == 2
+    assert "root of a clone" in result.stderr
+
+
+def test_bench_refuses_unknown_workloads(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[1])
+    assert CliRunner().invoke(app, ["bench", "nonsense"]).exit_code == 2

@@ -8,12 +8,13 @@ from inducing.linalg.cholesky import (
     Jitter,
     JitterWarning,
     cholesky,
+    factorise,
+    factorise_if_well_conditioned,
     located,
     logdet,
     recorded_jitter,
     solve_lower,
     solve_lower_transposed,
-    well_conditioned_cholesky,
 )
 
 
@@ -50,10 +51,10 @@ def test_a_factor_without_its_digits_is_not_returned():
     scaled = torch.diag(torch.tensor([1e6, 1e-6]))
     for matrix in (near, scaled @ near @ scaled):
         # a pivot of 2e-3: five hundred times less than the diagonal, whatever the scale
-        assert well_conditioned_cholesky(matrix, 100.0) is None
-        torch.testing.assert_close(well_conditioned_cholesky(matrix, 1000.0), torch.linalg.cholesky(matrix))
-    assert well_conditioned_cholesky(-near, 1e30) is None
-    assert well_conditioned_cholesky(torch.full((2, 2), float("nan")), 1e30) is None
+        assert factorise_if_well_conditioned(matrix, 100.0) is None
+        torch.testing.assert_close(factorise_if_well_conditioned(matrix, 1000.0).factor, torch.linalg.cholesky(matrix))
+    assert factorise_if_well_conditioned(-near, 1e30) is None
+    assert factorise_if_well_conditioned(torch.full((2, 2), float("nan")), 1e30) is None
 
 
 def test_jitter_respects_the_scale_of_each_row():
@@ -105,3 +106,11 @@ def test_gradients():
         return solve_lower_transposed(cholesky((matrix + matrix.mT) / 2), right)
 
     assert torch.autograd.gradcheck(solve, (matrix, right))
+
+
+def test_the_matrix_is_returned_with_the_jitter_that_it_needed():
+    singular = torch.ones(2, 2, dtype=torch.float64)
+    with pytest.warns(JitterWarning):
+        matrix, factor = factorise(singular)
+    assert (matrix.diagonal() > 1).all()
+    torch.testing.assert_close(factor @ factor.mT, matrix, rtol=1e-14, atol=1e-14)

@@ -19,6 +19,14 @@ def test_gradients():
     assert torch.autograd.gradcheck(weighted_grams, make(samples=1, rows=1, features=1, groups=1))
 
 
+def test_chunks_of_rows_change_nothing(monkeypatch):
+    inputs, weights = make()
+    whole = weighted_grams(inputs, weights)
+    monkeypatch.setattr("inducing.linalg.gram.ROWS", 2)
+    torch.testing.assert_close(weighted_grams(inputs, weights), whole)
+    assert torch.autograd.gradcheck(weighted_grams, (inputs, weights))
+
+
 def test_gradients_are_those_of_the_plain_product():
     inputs, weights = make()
     cotangent = torch.randn(2, 4, 3, 3, dtype=torch.float64)

@@ -1,7 +1,9 @@
-"""The command line: `inducing fit`, `predict`, `demo`, `reproduce`, `report` and `data`."""
+"""The command line: `inducing fit`, `predict`, `demo`, `reproduce`, `report`, `data` and `bench`."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -92,6 +94,27 @@ def report(
     with one_line_errors("report"):
         reports.report(results, out)
         typer.echo(f"wrote {out}")
+
+
+@app.command()
+def bench(
+    workloads: Annotated[list[str] | None, typer.Argument(help="Workloads; the default is all.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Time for each workload.")] = 10.0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 2,
+    profile: Annotated[bool, typer.Option("--profile", help="Where the time goes, into docs/speed.md.")] = False,
+    growth: Annotated[bool, typer.Option("--growth", help="How the cost grows, into benchmarks/growth.md.")] = False,
+) -> None:
+    """Measure the speed against other implementations, side by side, in a clone of the repository."""
+    with one_line_errors("bench"):
+        if not Path("benchmarks/bench.py").is_file():
+            raise ValueError(
+                "the other sides of the benchmarks are not part of the package: run this at the root of a clone of the "
+                "repository, in an environment with GPyTorch (pip install -e '.[test]'), or use `make bench` there"
+            )
+        flags = [f"--{name}" for name, wanted in (("profile", profile), ("growth", growth)) if wanted]
+        options = ["--seconds", str(seconds), "--threads", str(threads), *flags]
+        command = [sys.executable, "-m", "benchmarks.bench", *(workloads or []), *options]
+        raise typer.Exit(subprocess.run(command).returncode)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -39,7 +39,7 @@ class TrainingState:
 
     def __init__(self, parameters: list[nn.Parameter], learning_rate: float) -> None:
         self.parameters = parameters
-        self.optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+        self.optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
         self.step = 0
         self.damping = 1.0
         self.failures = 0

@@ -91,30 +91,47 @@ def located(where: str) -> Iterator[None]:
         _where.reset(token)
 
 
+class Factorisation(NamedTuple):
+    """A matrix and its lower factor: ``A = TT'``.
+
+    Arguments:
+        matrix: A as it was factorised, with the jitter that it needed.
+        factor: T.
+    """
+
+    matrix: Float[Tensor, "*batch N N"]
+    factor: Float[Tensor, "*batch N N"]
+
+
 def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Float[Tensor, "*batch N N"]:
-    """Return the lower factor T of ``A = TT'``; only those members of the batch that fail are given more jitter.
+    """Return the lower factor T of ``A = TT'``, as `factorise` finds it."""
+    return factorise(matrix, jitter).factor
+
+
+def factorise(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Factorisation:
+    """Factorise ``A = TT'``; only those members of the batch that fail are given more jitter.
 
     Where numbers are not known (`torch.compile`, `torch.export`, the meta device) nothing is retried: the initial jitter
     is added, and a failure is NaN.
     """
-    factor, info = torch.linalg.cholesky_ex(_raised(matrix, jitter.initial))
+    raised = _raised(matrix, jitter.initial)
+    factor, info = torch.linalg.cholesky_ex(raised)
     if not is_known(matrix) or not info.any():
-        return factor
+        return Factorisation(raised, factor)
     amount = torch.full(info.shape, jitter.initial, dtype=matrix.dtype, device=matrix.device)
     for step in jitter.ladder(matrix.dtype)[1:]:
         amount = torch.where(info != 0, step, amount)
-        factor, info = torch.linalg.cholesky_ex(_raised(matrix, amount[..., None]))
+        raised = _raised(matrix, amount[..., None])
+        factor, info = torch.linalg.cholesky_ex(raised)
         if not info.any():
-            warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=2)
+            warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=3)
             record_jitter(step)
-            return factor
+            return Factorisation(raised, factor)
     raise FactorisationError(_where.get() + _explain_failure(matrix, jitter))
 
 
-def well_conditioned_cholesky(
-    matrix: Float[Tensor, "*batch N N"], max_pivot_ratio: float
-) -> Float[Tensor, "*batch N N"] | None:
-    """Return the lower factor without any jitter, or None if it fails or has lost its digits.
+def factorise_if_well_conditioned(matrix: Float[Tensor, "*batch N N"], max_pivot_ratio: float) -> Factorisation | None:
+    """Factorise without any jitter; None if that fails or has lost its digits.
 
     The pivot T_ii^2 is what is left of A_ii when the columns before it have explained what they can, and it carries the
     rounding error of A_ii. So A_ii / T_ii^2 is how far rounding is magnified, whatever the scale of the columns.
@@ -124,7 +141,8 @@ def well_conditioned_cholesky(
         return None
     with torch.no_grad():
         ratio = matrix.diagonal(dim1=-2, dim2=-1) / factor.diagonal(dim1=-2, dim2=-1).square()
-        return factor if bool(ratio.max() <= max_pivot_ratio) else None
+        well_conditioned = bool(ratio.max() <= max_pivot_ratio)
+    return Factorisation(matrix, factor) if well_conditioned else None
 
 
 def solve_lower(factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]) -> Float[Tensor, "#S #G N C"]:

@@ -1,16 +1,21 @@
 """X' diag(lambda_g) X for many weightings of the same rows: what a layer with a precision for each output needs.
 
-Many small products X' (lambda_g X) become one large one with (lambda_1 X, lambda_2 X, ...) side by side, forward and
-backward, and nothing of the size of the rows times the outputs is kept in between.
+Many small products X' (lambda_g X) become one large one: sum_n lambda_gn x_n x_n' is a product of the weights with
+the outer products of the rows, and the gradient with respect to X is one of X with all gradients side by side. One
+sample and a few rows are done at a time, so that what is in between stays in the cache, and nothing of it is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+# rows to work on at a time
+ROWS = 128
 
 
 def weighted_grams(inputs: Float[Tensor, "S n F"], weights: Float[Tensor, "G n"]) -> Float[Tensor, "S G F F"]:
@@ -22,16 +27,36 @@ class _WeightedGrams(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weights: Tensor) -> Tensor:
         ctx.save_for_backward(inputs, weights)
-        # (lambda_1 X, ..., lambda_G X), n x GF
-        side_by_side = (inputs[:, :, None] * weights.mT[None, :, :, None]).flatten(2)
-        return (inputs.mT @ side_by_side).unflatten(-1, (len(weights), -1)).transpose(1, 2)
+        (samples, rows, features), groups = inputs.shape, len(weights)
+        grams = inputs.new_zeros(samples, groups, features, features)
+        outer = inputs.new_empty(min(rows, ROWS), features, features)
+        for x, gram in zip(inputs, grams, strict=True):
+            for chunk in _chunks(rows):
+                # A_g = sum_n lambda_gn x_n x_n'
+                products = torch.mul(x[chunk, :, None], x[chunk, None, :], out=outer[: len(x[chunk])])
+                gram.flatten(1).addmm_(weights[:, chunk], products.flatten(1))
+        return grams
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         inputs, weights = ctx.saved_tensors
-        # dL = sum_g <G_g, dA_g>, D_g = G_g + G_g':   dL/dX = sum_g lambda_g X D_g,   dL/dlambda_gn = x_n' D_g x_n / 2
-        symmetric = gradients[0] + gradients[0].mT
-        products = (inputs @ symmetric.transpose(1, 2).flatten(2)).unflatten(-1, (len(weights), -1))
-        to_inputs = (weights.mT[None, :, None] @ products)[:, :, 0]
-        to_weights = (products @ inputs[..., None])[..., 0].sum(0).mT / 2
-        return to_inputs, to_weights
+        (_, rows, features), groups = inputs.shape, len(weights)
+        to_inputs, to_weights = torch.empty_like(inputs), weights.new_zeros(rows, groups)
+        by_row = weights.mT[:, None].contiguous()
+        symmetric = inputs.new_empty(features, groups, features)
+        inner = inputs.new_empty(min(rows, ROWS), groups * features)
+        for x, gradient, to_x in zip(inputs, gradients[0], to_inputs, strict=True):
+            # dL = sum_g <G_g, dA_g>, D_g = G_g + G_g':  dL/dX = sum_g lambda_g X D_g,  dL/dlambda_gn = x_n' D_g x_n / 2
+            torch.add(gradient.transpose(0, 1), gradient.mT.transpose(0, 1), out=symmetric)
+            for chunk in _chunks(rows):
+                # X D_g for all g side by side
+                products = torch.mm(x[chunk], symmetric.flatten(1), out=inner[: len(x[chunk])])
+                products = products.unflatten(1, (groups, features))
+                to_x[chunk] = (by_row[chunk] @ products)[:, 0]
+                to_weights[chunk] += (products @ x[chunk, :, None])[..., 0]
+        return to_inputs, to_weights.mT / 2
+
+
+def _chunks(rows: int) -> Iterator[slice]:
+    return (slice(start, start + ROWS) for start in range(0, rows, ROWS))

@@ -27,7 +27,15 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from inducing.checks import is_known
-from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed, well_conditioned_cholesky
+from inducing.linalg.cholesky import (
+    Factorisation,
+    factorise,
+    factorise_if_well_conditioned,
+    logdet,
+    solve_lower,
+    solve_lower_transposed,
+)
+from inducing.linalg.conditional import Conditional, condition
 from inducing.linalg.gram import weighted_grams
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
@@ -62,7 +70,8 @@ class PseudoOutputs(NamedTuple):
 
     def gram(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F F"]:
         """X' Lambda X = Y'Y."""
-        if self.root.ndim == 2 and len(self.root) > 1:
+        if self.root.ndim == 2 and 4 * len(self.root) > inputs.shape[-1]:
+            # many outputs for the features: outer products of rows, which all outputs share, cost little beside the rest
             return weighted_grams(inputs, self.root.square())
         whitened = self.whiten_inputs(inputs)
         return whitened.mT @ whitened
@@ -164,12 +173,12 @@ def regress_statistics(
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
     # lower than for rows: sums over many pixels round more, and neighbouring pixels are alike
     limit = 100.0 if dtype == torch.float32 and is_known(gram) else None
-    factor = _factorise(prior.add_to(gram), limit)
-    if factor is None:
+    posterior = _factorise(prior.add_to(gram), limit)
+    if posterior is None:
         prior, noise = prior.to(torch.float64), noise.double()
         gram, cross = statistics(torch.float64)
-        factor = cholesky(prior.add_to(gram))
-    weights, kl = (tensor.to(dtype) for tensor in sample_primal(factor, cross, prior, noise, closed_form_kl))
+        posterior = factorise(prior.add_to(gram))
+    weights, kl = (tensor.to(dtype) for tensor in sample_primal(posterior, cross, prior, noise, closed_form_kl))
     return WeightSample(by_output(weights), kl.expand(num_samples))
 
 
@@ -195,46 +204,51 @@ def _solve(
     """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
     if row_noise is None:
         # A = P + X' Lambda X = TT'
-        factor = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
-        if factor is None:
+        posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
+        if posterior is None:
             return None
-        return sample_primal(factor, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
+        return sample_primal(posterior, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
     # B = I + Y P^-1 Y' = TT'
     whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
     identity = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device)
-    factor = _factorise(identity + whitened @ prior.solve(whitened.mT), max_pivot_ratio)
-    if factor is None:
+    evidence = _factorise(identity + whitened @ prior.solve(whitened.mT), max_pivot_ratio)
+    if evidence is None:
         return None
-    return sample_dual(factor, whitened, targets, prior, noise, row_noise, closed_form_kl)
+    return sample_dual(evidence.factor, whitened, targets, prior, noise, row_noise, closed_form_kl)
 
 
-def _factorise(matrix: Float[Tensor, "#S G N N"], max_pivot_ratio: float | None) -> Float[Tensor, "#S G N N"] | None:
-    return cholesky(matrix) if max_pivot_ratio is None else well_conditioned_cholesky(matrix, max_pivot_ratio)
+def _factorise(matrix: Float[Tensor, "#S G N N"], max_pivot_ratio: float | None) -> Factorisation | None:
+    return factorise(matrix) if max_pivot_ratio is None else factorise_if_well_conditioned(matrix, max_pivot_ratio)
 
 
 def sample_primal(
-    factor: Float[Tensor, "#S G F F"],
+    posterior: Factorisation,
     cross: Float[Tensor, "#S G F C"],
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
     closed_form_kl: bool = False,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
-    """The primal form, from the factor T of ``A = P + Y'Y = TT'`` and ``cross = Y't`` alone."""
-    groups, features, columns = noise.shape[1:]
-    # T^-1 Y't
-    projected = solve_lower(factor, cross)
+    """The primal form, from ``A = P + Y'Y = TT'`` and ``cross = Y't`` alone."""
     # w = A^-1 Y't + T^-T z
-    weights = solve_lower_transposed(factor, projected + noise)
+    conditional = condition(*posterior, cross, noise, moments=closed_form_kl)
+    return conditional.draw, primal_kl(conditional, prior, noise, closed_form_kl)
+
+
+def primal_kl(
+    conditional: Conditional, prior: Precision, noise: Float[Tensor, "S G F C"], closed_form: bool = False
+) -> Float[Tensor, "#S"]:
+    """log Q(w) - log P(w) of a draw from N(A^-1 c, A^-1), or its expectation, which needs the moments."""
+    groups, features, columns = noise.shape[1:]
     # logdet(A)/2 - logdet(P)/2, for every output
-    volume = columns * (logdet(factor).sum(-1) - groups * prior.logdet()) / 2
-    if closed_form_kl:
+    volume = columns * (conditional.logdet.sum(-1) - groups * prior.logdet()) / 2
+    if closed_form:
+        assert conditional.mean is not None
+        assert conditional.root is not None
         # tr(P A^-1) = tr(T^-1 P T^-T)
-        identity = torch.eye(features, dtype=factor.dtype, device=factor.device).expand(1, groups, -1, -1)
-        trace = columns * prior.quadratic(solve_lower_transposed(factor, identity))
-        mean = solve_lower_transposed(factor, projected)
-        return weights, volume + (prior.quadratic(mean) + trace - groups * columns * features) / 2
+        trace = columns * prior.quadratic(conditional.root)
+        return volume + (prior.quadratic(conditional.mean) + trace - groups * columns * features) / 2
     # KL sample = logdet(A)/2 - |z|^2/2 + w'Pw/2 - logdet(P)/2
-    return weights, volume + (prior.quadratic(weights) - noise.square().sum((1, 2, 3))) / 2
+    return volume + (prior.quadratic(conditional.draw) - noise.square().sum((1, 2, 3))) / 2
 
 
 def sample_dual(

@@ -16,10 +16,11 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
+from inducing.linalg.cholesky import factorise, logdet, solve_lower
+from inducing.linalg.conditional import condition
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import ScaledIdentity
-from inducing.linalg.regression import by_output, sample_primal
+from inducing.linalg.regression import by_output, primal_kl
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,
@@ -92,15 +93,14 @@ class _Regression(Regression, InducingValues, ABC):
         groups, columns = data.layout
         noise = standard_normal((num_samples, groups, root.shape[-1], columns), root, generator)
         # A = I + R' Lambda R = TT'
-        factor, cross = cholesky(prior.add_to(data.gram(root))), data.cross(root)
-        whitened, kl = sample_primal(factor, cross, prior, noise, self.use_closed_form)
-        sample = ValueSample(by_output(whitened), kl.expand(num_samples))
-        if not integrate:
+        posterior, cross = factorise(prior.add_to(data.gram(root))), data.cross(root)
+        conditional = condition(*posterior, cross, noise, moments=integrate or self.use_closed_form)
+        kl = primal_kl(conditional, prior, noise, self.use_closed_form)
+        sample = ValueSample(by_output(conditional.draw), kl.expand(num_samples))
+        if not integrate or conditional.mean is None:
             return sample
         # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
-        moment = solve_lower_transposed(factor, solve_lower(factor, cross))
-        identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand(1, groups, -1, -1)
-        return sample._replace(mean=by_output(moment), spread=solve_lower_transposed(factor, identity))
+        return sample._replace(mean=by_output(conditional.mean), spread=conditional.root)
 
 
 class RegressedValues(PseudoLikelihood, _Regression):

@@ -1,0 +1,131 @@
+"""Draws from N(A^-1 c, A^-1), where A = TT' depends on parameters, with a backward that is written by hand.
+
+    p = T^-1 c,   mean = T^-T p,   draw = T^-T (p + z),   z ~ N(0, I),   and   log|A|,   root = T^-T with A^-1 = root root'
+
+Autograd would make a gradient of T for every solve and for the log-determinant, an F x F matrix each, add them up,
+and send the sum through the factorisation. But T needs no gradient of its own: dT = T Phi(T^-1 dA T^-T), where Phi
+keeps the lower triangle and half of the diagonal, and T'draw = p + z. A tilde for the gradient with respect to
+something,
+
+    d = T^-1 draw~,   b = d + T^-1 mean~,   c~ = T^-T b,   z~ = d,   A~ = T^-T K T^-1
+    K = log|A|~ I - (Q + Q') / 2,   Q = Phi(b p' + p b' + z d' + root~' root)
+
+A few samples are done at a time, so that what is in between stays in the cache.
+
+References:
+    Murray, Differentiation of the Cholesky decomposition (2016).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
+
+# numbers to work on at a time: 1 MiB in float32
+CHUNK = 2**18
+
+
+class Conditional(NamedTuple):
+    """A draw and what a KL needs to know; the mean and a root of the covariance A^-1 only where they were asked for."""
+
+    draw: Float[Tensor, "S G F C"]
+    logdet: Float[Tensor, "#S G"]
+    mean: Float[Tensor, "#S G F C"] | None = None
+    root: Float[Tensor, "#S G F F"] | None = None
+
+
+def condition(
+    matrix: Float[Tensor, "#S G F F"],
+    factor: Float[Tensor, "#S G F F"],
+    cross: Float[Tensor, "#S G F C"],
+    noise: Float[Tensor, "S G F C"],
+    moments: bool = False,
+) -> Conditional:
+    """Draw from N(A^-1 c, A^-1).
+
+    Arguments:
+        matrix: A.
+        factor: T with A = TT'; its own history is not used.
+        cross: c.
+        noise: z.
+        moments: Whether to return the mean and the root of the covariance, too.
+    """
+    return Conditional(*_Condition.apply(matrix, factor.detach(), cross, noise, moments))
+
+
+class _Condition(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, matrix: Tensor, factor: Tensor, cross: Tensor, noise: Tensor, moments: bool
+    ) -> tuple[Tensor, ...]:
+        projected = solve_lower(factor, cross)
+        draw = solve_lower_transposed(factor, projected + noise)
+        # T^-1, by a solve from the right
+        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device).expand_as(factor)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False, left=False) if moments else None
+        ctx.save_for_backward(factor, projected, noise, inverse)
+        ctx.cross_samples = len(cross)
+        ctx.set_materialize_grads(False)
+        if inverse is None:
+            return draw, logdet(factor)
+        return draw, logdet(factor), solve_lower_transposed(factor, projected), inverse.mT.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: Any,
+        to_draw: Tensor | None,
+        to_logdet: Tensor | None,
+        to_mean: Tensor | None = None,
+        to_root: Tensor | None = None,
+    ) -> tuple[Tensor | None, ...]:
+        factor, projected, noise, inverse = ctx.saved_tensors
+        # d = T^-1 draw~,   b = d + T^-1 mean~
+        to_noise = torch.zeros_like(noise) if to_draw is None else solve_lower(factor, to_draw)
+        to_projected = _sum_to(to_noise, len(projected))
+        if to_mean is not None:
+            to_projected = to_projected + solve_lower(factor, to_mean)
+        to_cross = _sum_to(solve_lower_transposed(factor, to_projected), ctx.cross_samples)
+        # b p' + p b' + z d', in one product
+        left = _columns(len(factor), to_projected, projected, noise)
+        right = _columns(len(factor), projected, to_projected, to_noise)
+        to_matrix = torch.empty_like(factor)
+        step = max(1, CHUNK // factor[0].numel())
+        for chunk in (slice(start, start + step) for start in range(0, len(factor), step)):
+            inner = left[chunk] @ right[chunk].mT
+            if to_root is not None:
+                # root~' root, with root = (T^-1)'
+                inner += to_root[chunk].mT @ inverse[chunk].mT
+            # K = log|A|~ I - (Q + Q') / 2
+            symmetric = _minus_half_symmetric(inner)
+            if to_logdet is not None:
+                symmetric.diagonal(dim1=-2, dim2=-1).add_(to_logdet[chunk, :, None])
+            # T^-T K T^-1 = (K T^-1)'T^-1, since K is symmetric
+            once = torch.linalg.solve_triangular(factor[chunk], symmetric, upper=False, left=False)
+            to_matrix[chunk] = torch.linalg.solve_triangular(factor[chunk], once.mT, upper=False, left=False)
+        return to_matrix, None, to_cross, to_noise, None
+
+
+def _minus_half_symmetric(inner: Float[Tensor, "*batch F F"]) -> Float[Tensor, "*batch F F"]:
+    """-(Q + Q') / 2 for Q = Phi(inner): the lower triangle times -1/2, mirrored."""
+    half = torch.full_like(inner[0, 0], -0.5).tril_()
+    half.diagonal().mul_(0.5)
+    lower = inner.mul_(half)
+    return lower + lower.mT
+
+
+def _sum_to(values: Float[Tensor, "..."], samples: int) -> Tensor:
+    """Add up the samples if there was one value for all of them."""
+    return values.sum(0, keepdim=True) if samples == 1 < len(values) else values
+
+
+def _columns(samples: int, *parts: Float[Tensor, "..."]) -> Tensor:
+    """Put parts side by side; samples that share a matrix are columns of it."""
+    if samples == 1:
+        parts = tuple(part.permute(1, 2, 0, 3).flatten(2)[None] for part in parts)
+    return torch.cat(parts, -1)
