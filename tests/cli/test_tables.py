@@ -297,6 +297,18 @@ def test_predictions_are_printed(model):
     assert run("predict", model, "t.csv", "--out", "-").stdout == done.stdout
 
 
+@pytest.mark.parametrize(("table", "code"), [("t.csv", 0), ("none.csv", 2), ("bad.parquet", 2)])
+def test_a_bar_is_for_terminals(table, code, model, monkeypatch):
+    (model.parent / "bad.parquet").write_bytes(b"nothing")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = run("predict", model, table, "--out", "p.csv")
+    assert done.exit_code == code
+    if code == 0:
+        assert "60/60" in done.stderr
+    else:
+        assert f"inducing predict: {table} is not a " in done.stderr
+
+
 def test_internal_errors_leave_with_1(model, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("a bug")

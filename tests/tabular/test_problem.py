@@ -94,6 +94,11 @@ def test_test_rows_are_spread_over_classes():
             {"targets": ["price"]},
             r"the target 'price' has 1 missing values \(first in row 7\); remove those rows",
         ),
+        (
+            TABLE.assign(price=1.5),
+            {"targets": ["size", "price"]},
+            "the target 'price' is constant: there is nothing to predict",
+        ),
         (TABLE.assign(price=np.inf), {"targets": ["price"]}, "'price' has infinite values"),
         (TABLE.assign(price="2021-03-04"), {"targets": ["price"]}, "'price' holds dates"),
         (

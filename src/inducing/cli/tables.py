@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -81,10 +81,12 @@ def predict(
     with one_line_errors("predict"), one_line_warnings("predict"):
         _check_folder(out)
         loaded = TableModel.load(model)
-        with _progress(table) as bar, _opened(out) as file:
+        with _progress() as bar, _opened(out) as file:
             task = bar.add_task("predict", total=None)
-            if table.is_file() and not bar.disable:
-                bar.update(task, total=estimate_rows(table))
+            if not bar.disable:
+                # a file that cannot be read is refused below, with the reason
+                with suppress(OSError, ValueError):
+                    bar.update(task, total=estimate_rows(table))
             rows = predict_table(loaded, table, file, keep or (), progress=lambda done: bar.advance(task, done))
             bar.update(task, total=rows)
         if out != Path("-"):
@@ -123,7 +125,7 @@ def _score_table(outcome: Outcome) -> Table:
     return table
 
 
-def _progress(table: Path) -> Progress:
+def _progress() -> Progress:
     """A bar on stderr, since stdout may be the predictions."""
     console = Console(stderr=True)
     return Progress(

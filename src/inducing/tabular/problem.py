@@ -89,6 +89,9 @@ def pose(
         y = _labels(table[targets[0]])
     else:
         y = np.concatenate([_numbers(table[name]) for name in targets], axis=1)
+        constant = [name for name, column in zip(targets, y.T, strict=True) if (column == column[0]).all()]
+        if constant:
+            raise TableError(f"the target {quoted(constant)} is constant: there is nothing to predict")
         y = y[:, 0] if len(targets) == 1 else y
     train, test = _split(y if task == "classification" else np.zeros(len(table)), test_fraction, seed)
     inputs = table.drop(columns=[*targets, *exclude])

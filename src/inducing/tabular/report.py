@@ -41,8 +41,6 @@ th:first-child, td:first-child, .settings th, .settings td { text-align: left; p
 .settings td { white-space: normal; overflow-wrap: anywhere; } .settings td:first-child { min-width: 8rem; }
 @media (max-width: 600px) { table { font-size: 0.8rem; } th, td { padding: 0.3rem 0.35rem; } }
 """
-
-
 ELBO_CAPTION = (
     "The evidence lower bound at each step, on the scale of the standardised data. It should have come to rest; if it "
     "still rises, allow more steps."
@@ -69,7 +67,7 @@ def report_page(outcome: Outcome, source: str) -> str:
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(type(outcome.estimator).__name__)}: {problem.task}, since {escape(problem.reason)}. "
         f"{len(problem.train)} rows to learn from, {len(problem.test)} rows, drawn at random, to test on. "
-        "All that follows is about the test rows, which the model has not seen.</p>",
+        "Scores and pictures are of the test rows, which the model has not seen.</p>",
         "<h2>Scores</h2>",
         _scores(outcome),
         *(_classes(outcome) if problem.task == "classification" else _targets(outcome)),
@@ -176,7 +174,8 @@ def _most_uncertain(outcome: Outcome) -> str:
         classes = outcome.estimator.classes_
         heads = [f"{problem.targets[0]}, true", "predicted", "with probability"]
         cells = [
-            [str(t[0]), str(classes[p]), f"{q:.2f}"] for t, p, q in zip(truth, predicted, probability, strict=True)
+            [_short(t[0]), _short(classes[p]), f"{q:.2f}"]
+            for t, p, q in zip(truth, predicted, probability, strict=True)
         ]
     else:
         std, mean = predictive.stddev.numpy(), predictive.mean.numpy()
