@@ -31,6 +31,12 @@ What stays: LAPACK's factorisation of a 51 x 51 matrix takes about 10 microsecon
 matrix product, and torch does a batch of them one after the other on one thread. Passes over S x O matrices of F x F
 numbers are bound by memory. Small networks (`toy`, `uci-shared`) are hundreds of short calls of torch for a step.
 
+Targets that were missed, on two cores with much other work: `toy`, `uci-shared` and `uci-per-output`. On one thread and by
+processor time, which other work disturbs less, their ratios were 6.6, 5.0 to 6.9, and 2.4 to 2.8 in repeated runs: the
+textbook's large operations gain from a second thread, our many small ones do not. Of the time of `uci-per-output` about
+a quarter is the hand-written backward (two solves for each of 500 matrices), an eighth the factorisation, a fifth the
+Gram matrices, forward and backward.
+
 What was tried and gained nothing: a blocked factorisation of the batch (halves and quarters of 51, products in
 between: 10.4 to 11.3 microseconds for a matrix against 10.1); the bias inside the product of `Affine` (`baddbmm`);
 gradients of the precisions from outer products of rows. Not tried: the symmetric half of the outer products alone,

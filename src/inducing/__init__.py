@@ -4,10 +4,11 @@ from inducing import data
 from inducing.data.standardise import Standardiser
 from inducing.data.tables import Schema, TableError, TableWarning, read_table
 from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
-from inducing.inference import recipes
+from inducing.inference import distributed, recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
 from inducing.inference.diagnostics import Diagnostics
+from inducing.inference.distributed import RankError
 from inducing.inference.history import History, Record
 from inducing.inference.hmc import HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
@@ -89,6 +90,7 @@ __all__ = [
     "Poisson",
     "Predictive",
     "PriorOnly",
+    "RankError",
     "Recipe",
     "Record",
     "Residual",
@@ -105,6 +107,7 @@ __all__ = [
     "TensorBoard",
     "choose_inducing_points",
     "data",
+    "distributed",
     "evaluate",
     "fit",
     "hmc",

@@ -15,6 +15,7 @@ from rich.console import Console
 from inducing.experiments import sweep
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store
+from inducing.inference.distributed import Ranks
 from inducing.inference.state import DivergenceError
 
 COMMAND = Path(sys.executable).with_name("inducing")
@@ -60,6 +61,15 @@ def test_two_jobs_give_what_one_gives(tmp_path):
     one = sweep.reproduce(experiment, "smoke", tmp_path / "one", only=only)
     two = sweep.reproduce(experiment, "smoke", tmp_path / "two", jobs=2, only=only)
     assert [result["metrics"] for result in one] == [result["metrics"] for result in two]
+
+
+@pytest.mark.parametrize("elsewhere", [{"jobs": 2}, {"dask": "tcp://127.0.0.1:1"}])
+def test_torchrun_does_runs_together_and_not_beside_each_other(tmp_path, monkeypatch, elsewhere):
+    monkeypatch.setattr(sweep, "join", lambda: Ranks(0, 2))
+    with pytest.raises(
+        ValueError, match="the 2 processes of torchrun do each run together; leave out --jobs and --dask"
+    ):
+        sweep.reproduce(EXPERIMENTS["linear"], "smoke", tmp_path, **elsewhere)
 
 
 @pytest.mark.parametrize("text", ["depth", "colour=red", "=3", "depth=1,depth=2"])

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from inducing.inference.checkpoint import CheckpointError
+from inducing.inference.distributed import RankError
 from inducing.inference.state import DivergenceError
 
 
@@ -26,7 +27,7 @@ def one_line_errors(command: str, interrupted: str = "interrupted") -> Iterator[
     except BrokenPipeError:
         # whoever reads our output has seen enough; typer leaves quietly
         raise
-    except (OSError, ValueError, ImportError, CheckpointError, DivergenceError) as error:
+    except (OSError, ValueError, ImportError, CheckpointError, DivergenceError, RankError) as error:
         typer.echo(f"inducing {command}: {_line(error)}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stopped:

@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from inducing.experiments import cluster
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store, config_key
+from inducing.inference.distributed import Ranks, join, quiet
 from inducing.inference.state import DivergenceError
 
 
@@ -40,6 +42,9 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Run an experiment and report it; return the results of its configurations.
 
+    Under `torchrun` all processes do each run together. The first decides what is run, writes and reports; the others
+    follow, and return nothing.
+
     Arguments:
         experiment: Which one.
         preset: "smoke", "cpu" or "paper".
@@ -53,12 +58,18 @@ def reproduce(
     console = console or Console()
     if dask is not None and jobs > 1:
         raise ValueError("the runs are either jobs here or on a Dask cluster; give one of --jobs and --dask")
+    ranks = join()
+    if ranks.size > 1 and (jobs > 1 or dask is not None):
+        raise ValueError(f"the {ranks.size} processes of torchrun do each run together; leave out --jobs and --dask")
     everything = experiment.configs(preset)
     configs = [config for config in everything if _matches(dataclasses.asdict(config), only or {})]
     if not configs:
         there = {key: dict.fromkeys(str(getattr(config, key)) for config in everything) for key in experiment.grid}
         values = "; ".join(f"{key} {', '.join(known)}" for key, known in there.items())
         raise ValueError(f"no run of {experiment.name} in preset {preset} has {only}; there are {values}")
+    if not ranks.first:
+        _follow(experiment, ranks)
+        return []
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
     before = store.results() if resume else {}
@@ -76,6 +87,7 @@ def reproduce(
             console.print(f"{len(todo)} runs on split 0 to choose settings by the ELBO", highlight=False)
         failed += _run_all(experiment.name, todo, store, jobs, resume, dask, console)
         before = store.results() if resume else {config_key(config): config for config in todo}
+    ranks.broadcast(None)
     results = store.results()
     if failed:
         waiting = sum(experiment.settle(config, results) is None for config in configs)
@@ -88,6 +100,15 @@ def reproduce(
     if deviations:
         console.print(f"[dim]preset {preset}: " + "; ".join(deviations) + "[/dim]", highlight=False)
     return finished(experiment, configs, results)
+
+
+def _follow(experiment: Experiment, ranks: Ranks) -> None:
+    """Do each run that rank 0 does, until there are no more."""
+    while (task := ranks.broadcast(None)) is not None:
+        config, checkpoint = task
+        # all ranks diverge together, and the first one tells
+        with suppress(DivergenceError), quiet(True):
+            experiment.run(experiment.config(**config), Path(checkpoint), False)
 
 
 def finished(
@@ -169,6 +190,7 @@ def _run_one(
             if not resume:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             start = time.perf_counter()
+            join().broadcast([config, str(checkpoint)])
             metrics = experiment.run(experiment.config(**config), checkpoint, progress)
             seconds = time.perf_counter() - start
             Store(path).add(config, metrics, seconds)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
-from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from inducing.checks import check_rows, check_tensor, check_weights
 from inducing.linalg.noise import seeded
@@ -81,6 +81,11 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         raise TypeError("the data must have a length, so that the KL can be weighed against all of them")
     if len(loader) == 0:
         raise ValueError("there are no data: the DataLoader has no batches; is drop_last set, and the batch too large?")
+    if isinstance(loader.sampler, DistributedSampler):
+        raise ValueError(
+            "the DataLoader has a DistributedSampler; give every process all the data, without it: fit divides the batches "
+            "itself"
+        )
     in_order = isinstance(loader.sampler, SequentialSampler) and type(loader.batch_sampler) is BatchSampler
     repeatable = in_order or _generator(loader) is not None
     return Batches(lambda step: _of_loader(loader, seed, step), len(loader.sampler), len(loader), repeatable)

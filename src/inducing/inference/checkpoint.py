@@ -11,7 +11,8 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from inducing.files import write_atomically
-from inducing.inference.history import History
 from inducing.inference.state import TrainingState
 
 FORMAT = 1
@@ -79,18 +79,8 @@ class Checkpoints:
         """Write the state; if the disk does not take it, say so once, keep what is there and go on."""
         if not self._usable:
             return False
-        tensors = {f"state.{index:05d}": tensor.contiguous() for index, tensor in enumerate(state.tensors())}
-        tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(state.last_good or [])}
-        tensors["history"] = state.history.to_tensor()
-        header = {
-            "format": FORMAT,
-            "step": state.step,
-            "damping": state.damping,
-            "failures": state.failures,
-            "failed_step": state.failed_step,
-            "finished": state.finished,
-            "run": self.run,
-        }
+        tensors, numbers = state.snapshot()
+        header = {"format": FORMAT, **numbers, "run": self.run}
         header["sha256"] = _digest(tensors, header)
         path = self.folder / f"step-{state.step:09d}.safetensors"
         try:
@@ -118,19 +108,12 @@ class Checkpoints:
                     path.rename(path.with_name(f"corrupt-{path.name}"))
                 continue
             if header["run"] != self.run:
-                differing = ", ".join(_differences(header["run"], self.run))
+                differing = ", ".join(differences(header["run"], self.run))
                 raise CheckpointError(
                     f"{self.folder} holds another run, with other {differing}. "
                     "Use another folder, or delete it to begin anew"
                 )
-            state.load([tensors[name] for name in sorted(tensors) if name.startswith("state.")])
-            # the state before the last step, should the next one have to undo it
-            state.last_good = [tensors[name] for name in sorted(tensors) if name.startswith("before.")] or None
-            state.last_good_step = header["step"] - 1
-            state.step, state.damping = header["step"], header["damping"]
-            state.failures, state.failed_step = header["failures"], header["failed_step"]
-            state.finished = header["finished"]
-            state.history = History.from_tensor(tensors["history"])
+            state.restore(tensors, header)
             logger.info("continuing from %s", path)
             return True
         return False
@@ -139,7 +122,7 @@ class Checkpoints:
         warnings.warn(f"{what} {path}: {error}; {consequence}", CheckpointWarning, stacklevel=4)
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
+def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
     """Name what differs between two runs, setting by setting of the recipe."""
     for key, value in ours.items():
         other = theirs.get(key)
@@ -147,6 +130,11 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
             yield from (f"{k} ({other.get(k)} and not {v})" for k, v in value.items() if other.get(k) != v)
         elif other != value:
             yield f"{key} ({other} and not {value})" if isinstance(value, int | str) and key != "network" else key
+
+
+def checksums(tensors: Iterable[Tensor]) -> list[int]:
+    """Checksums of tensors; data that are not tensors are known by their number of rows alone."""
+    return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -95,6 +95,7 @@ class ELBO(nn.Module):
         temperature: float = 1.0,
         generator: Generator | None = None,
         weights: Float[Tensor, " B"] | None = None,
+        num_rows: float | None = None,
     ) -> ELBOTerms:
         """Evaluate the terms on a batch.
 
@@ -105,13 +106,17 @@ class ELBO(nn.Module):
             temperature: Weight of the KL in the objective: below 1 for cold posteriors and KL warm-up.
             generator: Source of the noise.
             weights: How much each row counts, relative to the mean over the whole training set.
+            num_rows: The number of rows that the log-likelihood is scaled up from, where these are an uneven shard of a
+                batch, or no row at all; the default is B.
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
         check_dtype("y", y, self.network.dtype)
-        check_rows(x, y)
+        if num_rows is None or len(x):
+            check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
-        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * (self.num_data / len(x)), temperature)
+        scale = self.num_data / (len(x) if num_rows is None else num_rows)
+        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * scale, temperature)
 
     def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
         """Put a log-likelihood of all data beside the KL of a draw."""
@@ -121,7 +126,9 @@ class ELBO(nn.Module):
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
     ) -> Float[Tensor, " S"]:
-        """The sum of log p(y | f) over the rows, each with its weight."""
+        """The sum of log p(y | f) over the rows, each with its weight; 0 where there are none."""
+        if len(x) == 0:
+            return x.new_zeros(1)
         rows = self._log_likelihood(draw, x, y)
         if weights is not None:
             if weights.shape != y.shape[:1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,8 +71,27 @@ class TrainingState:
         moments = iter(tensors[count:])
         for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=True):
             if step.ndim == 0:
-                state = {"step": step.clone(), "exp_avg": mean.clone(), "exp_avg_sq": square.clone()}
-                self.optimizer.state[parameter] = state
+                moved = (each.to(parameter.device, copy=True) for each in (step, mean, square))
+                self.optimizer.state[parameter] = dict(zip(("step", "exp_avg", "exp_avg_sq"), moved, strict=True))
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that a run needs to go on, as named tensors and JSON."""
+        tensors = {f"state.{index:05d}": tensor.contiguous() for index, tensor in enumerate(self.tensors())}
+        # the state before the last step, should the next one have to undo it
+        tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(self.last_good or [])}
+        tensors["history"] = self.history.to_tensor()
+        names = ("step", "damping", "failures", "failed_step", "finished")
+        return tensors, {name: getattr(self, name) for name in names}
+
+    def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """The inverse of `snapshot`."""
+        self.load([tensors[name] for name in sorted(tensors) if name.startswith("state.")])
+        self.last_good = [tensors[name] for name in sorted(tensors) if name.startswith("before.")] or None
+        self.last_good_step = numbers["step"] - 1
+        self.step, self.damping = numbers["step"], numbers["damping"]
+        self.failures, self.failed_step = numbers["failures"], numbers["failed_step"]
+        self.finished = numbers["finished"]
+        self.history = History.from_tensor(tensors["history"])
 
     def advance(self, record: Record, learning_rate: float) -> None:
         """Take one step with the gradients at hand, after the present state has been kept."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import torch
@@ -21,7 +21,9 @@ from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
-from inducing.inference.checkpoint import CheckpointError, Checkpoints
+from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
+from inducing.inference.distributed import ALONE, RankError, Ranks, join, quiet
+from inducing.inference.division import Division, Parallel, check_parallel
 from inducing.inference.history import History, Record
 from inducing.inference.interrupts import Interrupts, interrupts
 from inducing.inference.objective import ELBO, ELBOTerms
@@ -51,11 +53,13 @@ def fit(
     checkpoint_seconds: float = 30.0,
     progress: bool = True,
     description: str = "fit",
+    parallel: Parallel | None = "data",
     **changes: Any,
 ) -> History:
     """Maximise the ELBO with Adam.
 
     The same seed gives the same numbers on the same machine with as many threads, for a network that starts from the same
+    parameters. Under `torchrun` all processes train one network: each takes a part of every step, and all end with the same
     parameters.
 
     Arguments:
@@ -72,6 +76,10 @@ def fit(
         checkpoint_seconds: Time between checkpoints.
         progress: Whether to show a progress bar.
         description: What the bar calls this run.
+        parallel: What several processes divide: "data", the rows of each batch, with posterior samples of its own on each;
+            "samples", the posterior samples; "rows", the rows alone, with the same samples on each, which gives the numbers
+            of one process. None: this process trains by itself. All must be given the same data and settings; rank 0 alone
+            shows progress, calls callbacks and writes checkpoints.
         changes: Settings of the recipe to change, e.g. ``num_steps=500, learning_rate=1e-3``; see `Recipe`.
 
     Returns:
@@ -79,6 +87,7 @@ def fit(
     """
     recipe = as_recipe(recipe).replace(**changes)
     callbacks = [callbacks] if callable(callbacks) else callbacks
+    check_parallel(parallel)
 
     def check(x: Tensor, y: Tensor) -> None:
         check_inputs(x, network.input_shape, network.dtype)
@@ -91,28 +100,55 @@ def fit(
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
     _refuse_partial_optimum(network, data, source.num_data)
-    _explain_many_inducing_points(network, source.num_data)
-    _explain_scales(data, likelihood)
-    _explain_count_targets(network, likelihood)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
+    ranks = ALONE if parallel is None else join()
+    division = Division(ranks, parallel or "data")
+    division.check(recipe)
+    if ranks.first:
+        _explain_many_inducing_points(network, source.num_data)
+        _explain_scales(data, likelihood)
+        _explain_count_targets(network, likelihood)
     state = TrainingState(parameters, recipe.learning_rate)
     with ExitStack() as stack:
-        saved = _open_checkpoints(checkpoint, stack, data, source, recipe, seed, augment, elbo)
+        stack.enter_context(quiet(not ranks.first))
+        together = ranks.size > 1
+        run = _identify(data, source, recipe, seed, augment, elbo) if together or checkpoint is not None else {}
+        if together:
+            _agree(ranks, run, source, parallel)
+        saved = _open_checkpoints(checkpoint if ranks.first else None, stack, source, run, elbo)
         continues = saved is not None and saved.restore(state)
-        if not continues:
-            if recipe.optimal_start:
-                start_optimally(network, likelihood, source.num_data)
-            if saved is not None:
-                saved.save(state)
-        stop = stack.enter_context(interrupts(enabled=saved is not None))
+        if not continues and recipe.optimal_start:
+            start_optimally(network, likelihood, source.num_data)
+        ranks.share(state, list(elbo.buffers()))
+        if saved is not None and not continues:
+            saved.save(state)
+        stop = stack.enter_context(interrupts(enabled=checkpoint is not None))
         stack.enter_context(network.closed_form_kl(recipe.closed_form_kl))
-        bar = stack.enter_context(_progress_bar(progress))
+        bar = stack.enter_context(_progress_bar(progress and ranks.first))
         if continues:
             bar.console.print(f"continuing after step {state.step} from {checkpoint}", highlight=False)
-        _train(elbo, source, recipe, seed, state, callbacks, saved, checkpoint_seconds, stop, bar, description)
-    if state.damping < 0.1:
+        try:
+            _train(
+                elbo,
+                source,
+                recipe,
+                seed,
+                state,
+                callbacks,
+                saved,
+                checkpoint_seconds,
+                stop,
+                bar,
+                description,
+                division,
+            )
+        except RankError as error:
+            where = "start again" if checkpoint is None else f"the same command continues from {checkpoint}"
+            message = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {where}"
+            raise RankError(message) from error.__cause__
+    if state.damping < 0.1 and ranks.first:
         warnings.warn(
             f"training ended with steps damped to {state.damping:.1g} of their size after {state.roll_backs} roll-backs; "
             "it may have learned little. Lower learning_rate, or standardise the data",
@@ -133,8 +169,10 @@ def _train(
     stop: Interrupts,
     bar: Progress,
     description: str,
+    division: Division,
 ) -> None:
     """Take steps until the recipe is done."""
+    ranks = division.ranks
     task = bar.add_task(description, total=recipe.num_steps, completed=state.step, elbo="")
     stream = source.since(state.step)
     spent = state.history[-1].seconds if len(state.history) else 0.0
@@ -142,7 +180,7 @@ def _train(
     while not state.finished:
         rate = recipe.learning_rate * learning_rate_factor(recipe.schedule, state.step / recipe.num_steps)
         try:
-            terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream)
+            terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream, division)
         except (FactorisationError, DivergenceError) as failure:
             state.roll_back(failure)
             stream = source.since(state.step)
@@ -153,41 +191,64 @@ def _train(
         bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}")
 
         # all callbacks are called, whatever the first says
-        asked = any([callback(record) is True for callback in callbacks])  # noqa: C419
+        asked = ranks.first and any([callback(record) is True for callback in callbacks])  # noqa: C419
+        due = saved is not None and time.perf_counter() - last_saved > checkpoint_seconds
+        # rank 0 asks and saves, a signal may come to any: all leave this step with the same answers
+        ends, saves, signal = ranks.maximum(asked, due, stop.received or 0)
         warm = state.step >= recipe.kl_warmup_epochs * source.steps_per_epoch + 2 * (recipe.patience or 0)
         at_rest = recipe.patience is not None and warm and state.history.has_plateaued(recipe.patience)
-        state.finished = asked or at_rest or state.step >= recipe.num_steps
-        if saved is not None and (stop.received or time.perf_counter() - last_saved > checkpoint_seconds):
-            kept = saved.save(state)
+        state.finished = bool(ends) or at_rest or state.step >= recipe.num_steps
+        if saves or signal:
+            ranks.check_equal(state)
+            kept = saved is None or saved.save(state)
             last_saved = time.perf_counter()
-            if stop.received:
-                where = (
-                    f"the same command continues from {saved.folder}" if kept else "the checkpoint could not be written"
-                )
+            if signal:
+                stop.received = Signals(signal)
+                folder = "the checkpoint of rank 0" if saved is None else saved.folder
+                where = f"the same command continues from {folder}" if kept else "the checkpoint could not be written"
                 stop.leave(f"stopped after step {state.step}; {where}")
+    ranks.check_equal(state)
     if saved is not None:
         saved.save(state)
-        if stop.received:
-            stop.leave(f"finished after step {state.step}")
+    if stop.received:
+        stop.leave(f"finished after step {state.step}")
 
 
 def _gradient(
-    elbo: ELBO, recipe: Recipe, source: Batches, seed: int, state: TrainingState, stream: Iterator[Batch]
+    elbo: ELBO,
+    recipe: Recipe,
+    source: Batches,
+    seed: int,
+    state: TrainingState,
+    stream: Iterator[Batch],
+    division: Division,
 ) -> tuple[ELBOTerms, float, float]:
     """Evaluate the ELBO of the present step and leave the gradient of its negative in the parameters."""
-    device = elbo.network.device
-    x, y, *weights = (tensor.to(device) for tensor in next(stream))
+    device, num_samples = elbo.network.device, recipe.samples_at(state.step)
+    batch = next(stream)
+    num_rows = division.num_rows(len(batch[0]))
+    x, y, *weights = (tensor.to(device) for tensor in division.rows(batch))
     weight = recipe.temperature * stepwise_warmup(state.step, recipe.kl_warmup_epochs * source.steps_per_epoch)
-    noise = seeded(seed, f"posterior samples of step {state.step}", device)
+    noise = seeded(seed, division.noise(f"posterior samples of step {state.step}"), device)
     state.optimizer.zero_grad()
     with recorded_jitter() as jitters:
-        terms = elbo(x, y, recipe.samples_at(state.step), weight, noise, weights[0] if weights else None)
-        (-terms.objective / source.num_data).backward()
+        try:
+            own = division.num_samples(num_samples)
+            terms = elbo(x, y, own, weight, noise, weights[0] if weights else None, num_rows)
+            loss = -terms.objective / source.num_data
+            # not so on a rank without rows, where the network has nothing to learn
+            if loss.requires_grad:
+                loss.backward()
+            outcome: ELBOTerms | FactorisationError = terms
+        except FactorisationError as failure:
+            outcome = failure
+    layers, share = elbo.network.layer_names, division.weight(num_samples)
+    terms, jitter = division.combine(state.parameters, outcome, len(layers), share, max(jitters, default=0.0))
     gradients = [parameter.grad for parameter in state.parameters if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
     if not (math.isfinite(norm) and math.isfinite(terms.elbo.item())):
         raise DivergenceError(_explain_divergence(elbo, terms))
-    return terms, norm, max(jitters, default=0.0)
+    return terms, norm, jitter
 
 
 def _record(step: int, terms: ELBOTerms, rate: float, norm: float, jitter: float, seconds: float) -> Record:
@@ -217,15 +278,34 @@ def _explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
     )
 
 
+def _identify(
+    data: Data, source: Batches, recipe: Recipe, seed: int, augment: Augment | None, elbo: ELBO
+) -> dict[str, Any]:
+    """What makes a run the run that it is."""
+    return {
+        "recipe": recipe.identity(),
+        "seed": int(seed),
+        "augment": augment_identity(augment),
+        "num_data": source.num_data,
+        "data": checksums(data if isinstance(data, tuple | list) else []),
+        "network": repr(elbo.network),
+        "likelihood": type(elbo.likelihood).__name__,
+        "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in elbo.named_parameters()],
+    }
+
+
+def _agree(ranks: Ranks, run: dict[str, Any], source: Batches, parallel: str | None) -> None:
+    """Make sure that all ranks are at the same run; only first values may differ, and are then those of rank 0."""
+    if not source.repeatable:
+        raise ValueError(
+            "the order of this DataLoader is another one on each process, so rows would be lost and others counted twice; "
+            "pass a Dataset, or DataLoader(..., generator=torch.Generator())"
+        )
+    ranks.agree({**run, "parallel": parallel}, "fit divides the batches itself")
+
+
 def _open_checkpoints(
-    folder: str | Path | None,
-    stack: ExitStack,
-    data: Data,
-    source: Batches,
-    recipe: Recipe,
-    seed: int,
-    augment: Augment | None,
-    elbo: ELBO,
+    folder: str | Path | None, stack: ExitStack, source: Batches, run: dict[str, Any], elbo: ELBO
 ) -> Checkpoints | None:
     if folder is None:
         return None
@@ -234,24 +314,9 @@ def _open_checkpoints(
             "the order of this DataLoader cannot be repeated, so a run could not be continued exactly; pass a Dataset, "
             "or DataLoader(..., generator=torch.Generator())"
         )
-    run = {
-        "recipe": recipe.identity(),
-        "seed": int(seed),
-        "augment": augment_identity(augment),
-        "num_data": source.num_data,
-        "data": _checksums(data if isinstance(data, tuple | list) else []),
-        "network": repr(elbo.network),
-        "likelihood": type(elbo.likelihood).__name__,
-        "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in elbo.named_parameters()],
-        # what is fixed: inducing points, noise, targets
-        "constants": _checksums(elbo.buffers()),
-    }
-    return stack.enter_context(Checkpoints(Path(folder), run))
-
-
-def _checksums(tensors: Iterable[Tensor]) -> list[int]:
-    """Checksums of tensors; data that are not tensors are known by their number of rows alone."""
-    return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
+    # what is fixed: inducing points, noise, targets
+    constants = checksums(elbo.buffers())
+    return stack.enter_context(Checkpoints(Path(folder), {**run, "constants": constants}))
 
 
 def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:

@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -16,6 +17,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
+from inducing.inference.checkpoint import checksums
+from inducing.inference.distributed import ALONE, join
+from inducing.inference.division import check_parallel, shares
 from inducing.inference.hmc import HMCSamples
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood, integer_quantile
@@ -154,6 +158,7 @@ def predict(
     num_samples: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
+    parallel: Literal["samples", "rows"] | None = None,
 ) -> Predictive:
     """Predict the targets of new inputs.
 
@@ -166,6 +171,9 @@ def predict(
         num_samples: Number of posterior draws in the mixture; 100 is the default. Those of `inducing.hmc` are all used.
         batch_size: Rows to run at a time; the default is all.
         seed: Seed of the draws.
+        parallel: What the processes that `torchrun` started divide: "samples", the draws, each with a stream of its own;
+            "rows", the inputs, which gives the prediction of one process. All of them must call it, with the same
+            arguments, and all have the whole prediction in the end. None: each that calls it works by itself.
 
     Example:
         >>> import torch, inducing
@@ -176,20 +184,53 @@ def predict(
     """
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    check_parallel(parallel, ("samples", "rows"))
+    ranks = ALONE if parallel is None else join()
+    parts, stream = [1], seed
     if isinstance(network, HMCSamples):
         if num_samples is not None:
             raise ValueError(
                 "num_samples draws functions from a network; those of hmc are drawn already, and all are used. Leave it "
                 "out, or keep fewer draws with hmc(..., thin=10)"
             )
+        if parallel == "samples":
+            raise ValueError('draws of hmc are drawn already; divide the inputs over processes, parallel="rows"')
         functions = network.functions
         x = check_inputs(x, functions.input_shape, functions.dtype)
     else:
         x = check_inputs(x, network.input_shape, network.dtype)
         network.tie(likelihood)
-        functions = network.sample_functions(100 if num_samples is None else num_samples, seed)
+        num_samples = 100 if num_samples is None else num_samples
+        if parallel == "samples":
+            if num_samples < ranks.size:
+                raise ValueError(
+                    f"{num_samples} draws cannot be divided over {ranks.size} processes; raise num_samples, or divide the "
+                    'inputs, parallel="rows"'
+                )
+            parts = shares(num_samples, ranks.size)
+            num_samples = parts[ranks.rank]
+            if not ranks.first:
+                stream = seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
+        functions = network.sample_functions(num_samples, stream)
+    if ranks.size > 1:
+        models = [likelihood, network] if isinstance(network, Network) else [likelihood]
+        learned = [checksums(model.parameters()) for model in models]
+        same = {
+            "x": checksums([x]),
+            "parameters": learned,
+            "num_samples": sum(parts),
+            "seed": seed,
+            "parallel": parallel,
+        }
+        ranks.agree(same, "predict divides them itself")
+    if parallel == "rows":
+        # with fewer rows than processes, all of them do all
+        ranks = ranks if len(x) >= ranks.size else ALONE
+        parts = shares(len(x), ranks.size)
+        x = x.split(parts)[ranks.rank]
     device = functions.device
     with torch.no_grad():
-        outputs = [functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))]
+        outputs = torch.cat([functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))], 1)
+    outputs = ranks.concatenate(outputs, 1 if parallel == "rows" else 0, parts)
     frozen = copy.deepcopy(likelihood).requires_grad_(False)
-    return Predictive(torch.cat(outputs, 1), frozen, seed=seed)
+    return Predictive(outputs, frozen, seed=seed)
