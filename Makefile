@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo bench lint test test-all clean
+.PHONY: setup demo bench lint test test-all test-browser clean
 
 setup: $(INSTALLED)
 
@@ -25,10 +25,14 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser"
 
 test-all: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not browser"
+
+# reports in a real browser: apt install chromium
+test-browser: setup
+	$(BIN)/python -m pytest -m browser
 
 clean:
 	rm -rf $(VENV) demo dist build

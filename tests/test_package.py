@@ -47,6 +47,7 @@ def test_imports_go_only_upwards():
         "data",
         "saving",
         "estimators",
+        "tabular",
         "experiments",
         "cli",
         "__main__",

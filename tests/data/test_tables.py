@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inducing.data.tables import TableError, read_chunks, read_table
+from inducing.data.tables import TableError, estimate_rows, read_chunks, read_table
 
 TABLE = pd.DataFrame({"size": [1.5, 2.0, -3.0], "colour": ["red", "blue", "red"], "count": [1, 2, 3]})
 
@@ -27,6 +27,21 @@ def test_chunks_make_the_whole(path):
     chunks = list(read_chunks(path, 2))
     assert [len(chunk) for chunk in chunks] == [2, 1]
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), TABLE)
+
+
+def test_rows_are_numbered_through(path):
+    assert [list(chunk.index) for chunk in read_chunks(path, 2)] == [[0, 1], [2]]
+
+
+def test_the_number_of_rows_is_known_beforehand(path):
+    assert estimate_rows(path) == (None if path.name.endswith(".gz") else 3)
+
+
+def test_columns_may_be_read_as_text(tmp_path):
+    (tmp_path / "t.csv").write_text("code,size\n01,1\n02,2\n")
+    (chunk,) = read_chunks(tmp_path / "t.csv", 5, text=["code", "absent"])
+    assert chunk["code"].tolist() == ["01", "02"]
+    assert chunk["size"].tolist() == [1, 2]
 
 
 def test_a_table_without_rows_keeps_its_columns(tmp_path):

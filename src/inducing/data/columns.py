@@ -71,18 +71,18 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
     name, empty = column.name, values.isna().to_numpy()
     if empty.any() and column.fill is None:
         raise TableError(
-            f"column {name!r} has {int(empty.sum())} missing values (first in row {int(empty.argmax())}); remove those "
-            "rows, or have them imputed: Schema.of(table, impute=True)"
+            f"column {name!r} has {int(empty.sum())} missing values (first in row {_row(values, empty)}); remove those "
+            "rows, or have them imputed: Schema.of(table, impute=True), or `inducing fit --impute`"
         )
     if column.kind == "numeric":
         numbers = _numbers(name, values)
         if np.isinf(numbers).any():
-            row = int(np.isinf(numbers).argmax())
+            row = _row(values, np.isinf(numbers))
             raise TableError(f"column {name!r} has infinite values (first in row {row}); remove those rows")
         if column.fill is not None:
             numbers[empty] = float(column.fill)
         return numbers[:, None]
-    mistyped = types.is_numeric_dtype(values.dtype) and not any(map(_is_number, column.categories))
+    mistyped = types.is_numeric_dtype(values.dtype) and not looks_numeric(column)
     if (mistyped and not empty.all()) or _is_time(values.dtype):
         raise TableError(
             f"column {name!r} is {values.dtype}, but was text in the training table: {quoted(column.categories)}"
@@ -90,6 +90,11 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
     texts = np.full(len(values), column.fill, dtype=object)
     texts[~empty] = _texts(values[~empty])
     return (texts[:, None] == np.array(column.categories, dtype=object)).astype(float)
+
+
+def looks_numeric(column: Column) -> bool:
+    """Whether a categorical column has a category that a file without types would not tell from a number."""
+    return any(map(_is_number, column.categories))
 
 
 def fingerprint(encoded: Float[np.ndarray, "N D"]) -> bytes:
@@ -110,7 +115,7 @@ def _kind(values: pd.Series) -> Kind:
     dates = TableError(
         f"column {name!r} holds dates, and which of their sides matters is not known. Make numbers of them, with "
         f"t = pandas.to_datetime(table[{str(name)!r}]), e.g. (t - t.min()).dt.days, t.dt.month or t.dt.hour, and leave the "
-        "column itself out"
+        "column itself out (`inducing fit --exclude`)"
     )
     if _is_time(dtype):
         raise dates
@@ -138,6 +143,11 @@ def _is_time(dtype: object) -> bool:
     )
 
 
+def _row(values: pd.Series, mask: np.ndarray) -> object:
+    """The first row where the mask is true, by its label: in a part of a table it is that of the whole."""
+    return values.index[int(mask.argmax())]
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -159,8 +169,8 @@ def _numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:
     numbers = np.array(pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     wrong = np.isnan(numbers) & ~values.isna().to_numpy()
     if wrong.any():
-        row = int(wrong.argmax())
+        value = str(values.iloc[int(wrong.argmax())])
         raise TableError(
-            f"column {name!r} was numeric in the training table, but row {row} holds {str(values.iloc[row])!r}"
+            f"column {name!r} was numeric in the training table, but row {_row(values, wrong)} holds {value!r}"
         )
     return numbers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from inducing.data.columns import Column, TableError, TableWarning
 from inducing.data.schema import Schema
 
-__all__ = ["Column", "Schema", "TableError", "TableWarning", "read_chunks", "read_table"]
+__all__ = ["Column", "Schema", "TableError", "TableWarning", "estimate_rows", "read_chunks", "read_table"]
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 
@@ -25,8 +25,14 @@ def read_table(path: str | Path) -> pd.DataFrame:
     return chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
 
 
-def read_chunks(path: str | Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
-    """Read a CSV or Parquet file so many rows at a time, for files larger than memory; None reads it at once."""
+def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str] = ()) -> Iterator[pd.DataFrame]:
+    """Read a CSV or Parquet file so many rows at a time, for files larger than memory. Rows are numbered through.
+
+    Arguments:
+        path: The file.
+        rows: Rows at a time; None reads it at once.
+        text: Columns of a CSV file to read as text even where a chunk of them looks like numbers.
+    """
     path = Path(path)
     if not path.name.endswith(CSV + PARQUET):
         raise TableError(f"{path.name}: a table is a {', '.join(CSV + PARQUET)} file")
@@ -39,14 +45,31 @@ def read_chunks(path: str | Path, rows: int | None = None) -> Iterator[pd.DataFr
             if rows is None or file.metadata.num_rows == 0:
                 yield file.read().to_pandas()
             else:
-                yield from (batch.to_pandas() for batch in file.iter_batches(rows))
+                first = 0
+                for batch in file.iter_batches(rows):
+                    chunk = batch.to_pandas()
+                    chunk.index = pd.RangeIndex(first, first + len(chunk))
+                    first += len(chunk)
+                    yield chunk
         elif rows is None:
-            yield pd.read_csv(path)
+            yield pd.read_csv(path, dtype=dict.fromkeys(text, str))
         else:
-            yield from pd.read_csv(path, chunksize=rows)
+            yield from pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows)
     except (OSError, ValueError) as error:
         # the errors of pandas and pyarrow are ValueErrors
         raise TableError(f"{path.name} is not a {kind}: {error}") from error
+
+
+def estimate_rows(path: str | Path) -> int | None:
+    """About how many rows a table has, for a progress bar: the lines of a CSV file; None for a compressed one."""
+    path = Path(path)
+    if path.name.endswith(PARQUET):
+        return int(_parquet().ParquetFile(path).metadata.num_rows)
+    if not path.name.endswith(".csv"):
+        return None
+    with path.open("rb") as file:
+        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+    return max(lines - 1, 0)
 
 
 def _parquet() -> Any:

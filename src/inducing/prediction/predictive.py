@@ -24,6 +24,7 @@ from inducing.inference.hmc import HMCSamples
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
+from inducing.prediction.roots import find_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class Predictive:
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
         """Quantiles of the mixture for each output: (B, ...) for a number, (Q, B, ...) for several.
 
-        A quantile of a mixture lies between the smallest and the largest of its components' quantiles. Bisection on the
+        A quantile of a mixture lies between the smallest and the largest of its components' quantiles. A search on the
         logarithm of the nearer tail finds it, in float64, so that far tails keep their digits. For counts, and for 0 and 1,
         it is the smallest integer k with P(Y <= k) >= q.
         """
@@ -114,12 +115,12 @@ class Predictive:
         upper = level > 0.5
         tail = self.likelihood.log_survival if upper else self.likelihood.log_cdf
         wanted = math.log1p(-level) if upper else math.log(level)
-        for _ in range(60):
-            middle = (low + high) / 2
-            mass = tail(outputs, middle).logsumexp(0) - math.log(len(outputs))
-            too_low = mass > wanted if upper else mass < wanted
-            low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
-        return (low + high) / 2
+        sign = -1 if upper else 1
+
+        def excess(y: Tensor) -> Tensor:
+            return sign * (tail(outputs, y).logsumexp(0) - math.log(len(outputs)) - wanted)
+
+        return find_root(excess, low, high)
 
     def check_targets(self, y: Tensor) -> Tensor:
         """Refuse targets that do not fit the predictions, also those that would only broadcast."""

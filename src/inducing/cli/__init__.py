@@ -1,11 +1,9 @@
-"""The command line: `inducing demo`, `reproduce`, `report`, `data` and `bench`."""
+"""The command line: `inducing fit`, `predict`, `demo`, `reproduce`, `report`, `data` and `bench`."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -14,16 +12,17 @@ import torch
 import typer
 from rich.console import Console
 
+from inducing.cli import tables
+from inducing.cli.messages import one_line_errors
 from inducing.data import catalogue
 from inducing.experiments import report as reports
 from inducing.experiments import sweep, toy
 from inducing.experiments.registry import EXPERIMENTS
-from inducing.inference.checkpoint import CheckpointError
-from inducing.inference.distributed import RankError
-from inducing.inference.state import DivergenceError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data_app = typer.Typer(add_completion=False, help="List, download and check data sets.")
+app.command("fit")(tables.fit)
+app.command("predict")(tables.predict)
 app.add_typer(data_app, name="data")
 
 Names = Annotated[list[str], typer.Argument(help=f"Data sets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]
@@ -33,19 +32,6 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"inducing {version('inducing')}")
         raise typer.Exit
-
-
-@contextmanager
-def _one_line_errors(command: str) -> Iterator[None]:
-    """Bad usage and files that cannot be used are one line on stderr and exit code 2, without a traceback."""
-    try:
-        yield
-    except (OSError, ValueError, CheckpointError, DivergenceError, RankError) as error:
-        typer.echo(f"inducing {command}: {error}", err=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt as stopped:
-        typer.echo(f"inducing {command}: {str(stopped) or 'interrupted; the same command goes on'}", err=True)
-        raise typer.Exit(130) from None
 
 
 @app.callback()
@@ -64,7 +50,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
-    with _one_line_errors("demo"):
+    with one_line_errors("demo"):
         # matrices this small gain nothing from a second thread, and lose much where cores are shared
         torch.set_num_threads(1)
         toy.demo(out, steps, seed, Console())
@@ -83,7 +69,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
 ) -> None:
     """Run an experiment of the paper, or go on with one: what is finished is never repeated."""
-    with _one_line_errors("reproduce"):
+    with one_line_errors("reproduce", "interrupted; the same command goes on"):
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}")
         experiment = EXPERIMENTS[name]
@@ -105,7 +91,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
 ) -> None:
     """Put all finished runs on one page, beside the paper's figures."""
-    with _one_line_errors("report"):
+    with one_line_errors("report"):
         reports.report(results, out)
         typer.echo(f"wrote {out}")
 
@@ -119,7 +105,7 @@ def bench(
     growth: Annotated[bool, typer.Option("--growth", help="How the cost grows, into benchmarks/growth.md.")] = False,
 ) -> None:
     """Measure the speed against other implementations, side by side, in a clone of the repository."""
-    with _one_line_errors("bench"):
+    with one_line_errors("bench"):
         if not Path("benchmarks/bench.py").is_file():
             raise ValueError(
                 "the other sides of the benchmarks are not part of the package: run this at the root of a clone of the "
@@ -135,7 +121,7 @@ def bench(
 def list_data(context: typer.Context) -> None:
     """List the data sets and where they are found; `fetch` downloads them, `verify` checks them."""
     if context.invoked_subcommand is None:
-        with _one_line_errors("data"):
+        with one_line_errors("data"):
             for name in catalogue.NAMES:
                 typer.echo(f"{name:14} {catalogue.where(name)}")
 
@@ -143,7 +129,7 @@ def list_data(context: typer.Context) -> None:
 @data_app.command("fetch")
 def fetch_data(names: Names) -> None:
     """Download what is not here, into the folder that INDUCING_DATA names or into the cache."""
-    with _one_line_errors("data fetch"):
+    with one_line_errors("data fetch"):
         catalogue.check_names(names)
         for name in names:
             catalogue.download(name)
@@ -153,7 +139,7 @@ def fetch_data(names: Names) -> None:
 @data_app.command("verify")
 def verify_data(names: Names) -> None:
     """Read what is here: shapes, labels, and checksums where they are known."""
-    with _one_line_errors("data verify"):
+    with one_line_errors("data verify"):
         catalogue.check_names(names)
         for name in names:
             for line in catalogue.verify(name):

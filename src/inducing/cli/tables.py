@@ -1,0 +1,151 @@
+"""Tables in the terminal: `inducing fit` and `inducing predict`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from inducing.cli.messages import one_line_errors, one_line_warnings
+from inducing.data.tables import estimate_rows, read_table
+from inducing.files import open_atomically, write_atomically
+from inducing.tabular.fitting import Outcome, fit_problem, make_estimator
+from inducing.tabular.model import TableModel
+from inducing.tabular.predicting import predict_table
+from inducing.tabular.problem import pose
+from inducing.tabular.report import report_page
+from inducing.tabular.scores import SEVERAL_TARGETS, shown
+
+
+def fit(
+    table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a heading.")],
+    target: Annotated[list[str], typer.Option(help="The column to predict. Give it again for more, in regression.")],
+    model: Annotated[str, typer.Option(help="bnn (Bayesian neural network) or dgp (deep Gaussian process).")] = "bnn",
+    task: Annotated[str | None, typer.Option(help="regression or classification; else by the target.")] = None,
+    posterior: Annotated[str | None, typer.Option(help="global, local, factorised->global, dsvi, ...")] = None,
+    prior: Annotated[str | None, typer.Option(help="Of a bnn: scale, neal, standard, ...")] = None,
+    likelihood: Annotated[
+        str | None, typer.Option(help="heteroscedastic, gaussian, student-t, poisson, negative-binomial; categorical.")
+    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
+    impute: Annotated[
+        bool, typer.Option("--impute", help="Fill missing inputs: median, most frequent category.")
+    ] = False,
+    test_fraction: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.1,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps at most.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the test rows and all randomness of the fit.")] = 0,
+    out: Annotated[Path, typer.Option(help="The model file.", dir_okay=False)] = Path("model.safetensors"),
+    report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
+) -> None:
+    """Fit a model to a table and judge it on rows it has not seen, beside a constant and a linear model."""
+    console = Console()
+    with one_line_errors("fit"), one_line_warnings("fit"):
+        for path in (out, report):
+            _check_folder(path)
+        asked = task or _task_of(likelihood)
+        problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
+        changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
+        estimator = make_estimator(model, problem, impute, **changes, random_state=seed, verbose=True)
+        hint = "" if asked or len(target) > 1 else "; --task changes that"
+        console.print(
+            f"{problem.task}, since {escape(problem.reason)}{hint}\n"
+            f"{len(problem.train)} rows to learn from, {len(problem.test)} to test on; {problem.inputs.shape[1]} columns",
+            highlight=False,
+            soft_wrap=True,
+        )
+        outcome = fit_problem(estimator, problem)
+        TableModel(estimator, problem.targets, problem.excluded).save(out)
+        console.print(_score_table(outcome))
+        console.print(f"model: {escape(str(out))}", highlight=False, soft_wrap=True)
+        if report is not None:
+            write_atomically(report, report_page(outcome, table.name).encode())
+            console.print(f"report: {escape(str(report))}", highlight=False, soft_wrap=True)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file of `inducing fit`.")],
+    table: Annotated[Path, typer.Argument(help="New rows: .csv, .csv.gz or .parquet, of any size.")],
+    out: Annotated[Path, typer.Option(help="The predictions, as CSV; - prints them.", dir_okay=False)] = Path("-"),
+    keep: Annotated[list[str] | None, typer.Option(help="A column to copy to the predictions; again for more.")] = None,
+) -> None:
+    """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
+    with one_line_errors("predict"), one_line_warnings("predict"):
+        _check_folder(out)
+        loaded = TableModel.load(model)
+        with _progress() as bar, _opened(out) as file:
+            task = bar.add_task("predict", total=None)
+            if not bar.disable:
+                # a file that cannot be read is refused below, with the reason
+                with suppress(OSError, ValueError):
+                    bar.update(task, total=estimate_rows(table))
+            rows = predict_table(loaded, table, file, keep or (), progress=lambda done: bar.advance(task, done))
+            bar.update(task, total=rows)
+        if out != Path("-"):
+            typer.echo(f"{rows} rows: {out}")
+
+
+def _task_of(likelihood: str | None) -> str | None:
+    """A likelihood that was asked for decides the task."""
+    if likelihood in (None, "auto"):
+        return None
+    return "classification" if likelihood == "categorical" else "regression"
+
+
+def _check_folder(path: Path | None) -> None:
+    """Refuse before any time is spent."""
+    if path is not None and not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}; make it first")
+
+
+def _score_table(outcome: Outcome) -> Table:
+    table = Table(
+        title=f"{len(outcome.problem.test)} test rows",
+        title_justify="left",
+        caption=SEVERAL_TARGETS if len(outcome.problem.targets) > 1 else None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("", no_wrap=True)
+    names = list(next(iter(outcome.scores.values())))
+    for name in names:
+        table.add_column(name, justify="right")
+    for model, values in outcome.scores.items():
+        table.add_row(model, *(shown(name, values[name]) for name in names))
+    return table
+
+
+def _progress() -> Progress:
+    """A bar on stderr, since stdout may be the predictions."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+@contextmanager
+def _opened(out: Path) -> Iterator[BinaryIO]:
+    """A file that is there as a whole or not at all; or stdout."""
+    if out == Path("-"):
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with open_atomically(out) as file:
+        yield file

@@ -1,0 +1,67 @@
+"""What a model must beat: a constant, and a linear model; as predictive distributions, for the same scores."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
+from inducing.prediction.predictive import Predictive
+
+PENALTIES = np.logspace(-3, 4, 15)
+
+
+def regression_baselines(
+    x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]
+) -> dict[str, Predictive]:
+    """The mean and variance of the training targets; and ridge regression with Gaussian residuals.
+
+    The penalty of the ridge, of each target its own, has the smallest leave-one-out error, which is also the variance of its
+    residuals, the same everywhere.
+    """
+    constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
+    scale = StandardScaler().fit(x)
+    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(scale.transform(x), y)
+    mean = ridge.predict(scale.transform(x_test)).reshape(constant.shape)
+    # cv_results_ are squared errors (T, O, penalties)
+    squares = ridge.cv_results_.reshape(len(y), -1, len(PENALTIES)).mean(0)
+    return {
+        "constant": _gaussian(constant, y.var(0), y),
+        "ridge": _gaussian(mean, squares.min(-1), y),
+    }
+
+
+def classification_baselines(
+    x: Float[np.ndarray, "T D"], y: Shaped[np.ndarray, " T"], x_test: Float[np.ndarray, "H D"]
+) -> dict[str, Predictive]:
+    """The frequencies of the training labels; and logistic regression on standardised inputs, with its usual penalty."""
+    _, counts = np.unique(y, return_counts=True)
+    constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
+    pipeline: Any = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    with warnings.catch_warnings():
+        # a baseline that stops early is still one
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        pipeline.fit(x, y)
+    return {"constant": _classes(constant), "logistic": _classes(pipeline.predict_log_proba(x_test))}
+
+
+def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
+    """One Gaussian for each row, as a mixture of a single draw."""
+    scale = np.where(y.std(0) > 0, y.std(0), 1.0)
+    # targets without noise have a density without bound; keep it finite
+    logs = np.broadcast_to(np.log(np.maximum(variance / scale**2, 1e-12)), mean.shape)
+    outputs = torch.from_numpy(np.concatenate([mean / scale, logs], 1))[None]
+    noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()
+    return Predictive(outputs, noise).unstandardise(np.zeros(len(scale)), scale)
+
+
+def _classes(log_probabilities: np.ndarray) -> Predictive:
+    return Predictive(torch.from_numpy(log_probabilities.copy()).clamp_min(-700.0)[None], Categorical())

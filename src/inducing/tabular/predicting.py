@@ -1,0 +1,100 @@
+"""Predictions for a table, a chunk of rows at a time, so that memory does not grow with the table."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pandas as pd
+import torch
+
+from inducing.data.columns import TableError, TableWarning, encode, quoted
+from inducing.data.tables import read_chunks
+from inducing.estimators.classification import Classification
+from inducing.prediction.predictive import Predictive
+from inducing.tabular.model import TableModel, check_free
+
+QUANTILES = (0.05, 0.5, 0.95)
+CHUNK_ROWS = 5000
+
+
+def predict_table(
+    model: TableModel,
+    path: Path,
+    out: BinaryIO,
+    keep: Sequence[str] = (),
+    chunk_rows: int = CHUNK_ROWS,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> int:
+    """Predict all rows of a CSV or Parquet file and write them as CSV, in the same order; return how many there were.
+
+    Arguments:
+        model: The model.
+        path: The table. It may hold the targets and the columns that the fit excluded; they are not looked at.
+        out: Where to write.
+        keep: Columns of the table to write before the predictions.
+        chunk_rows: Rows at a time.
+        progress: Called with the rows of each chunk that is done.
+    """
+    done = 0
+    unseen = dict.fromkeys((column.name for column in model.categorical), 0)
+    for chunk in read_chunks(path, chunk_rows, model.text_columns):
+        absent = [name for name in keep if name not in chunk.columns]
+        if absent:
+            raise TableError(
+                f"there is no column {quoted(absent)} to keep in the table; it has {quoted(chunk.columns)}"
+            )
+        if not len(chunk):
+            continue
+        predictions = predict_chunk(model, chunk)
+        for column in model.categorical:
+            unseen[column.name] += int((~encode(column, chunk[column.name]).any(1)).sum())
+        check_free(tuple(keep), list(predictions.columns))
+        written = pd.concat([chunk[list(keep)], predictions], axis=1)
+        text = io.StringIO()
+        written.to_csv(text, index=False, header=done == 0, lineterminator="\n")
+        out.write(text.getvalue().encode())
+        done += len(chunk)
+        progress(len(chunk))
+    if not done:
+        raise TableError(f"{path.name} is empty: it has no rows to predict")
+    for name, rows in unseen.items():
+        if rows:
+            warnings.warn(
+                f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none",
+                TableWarning,
+                stacklevel=2,
+            )
+    return done
+
+
+def predict_chunk(model: TableModel, chunk: pd.DataFrame) -> pd.DataFrame:
+    """Predictions for rows, with the index of the rows.
+
+    Of each target the mean, the standard deviation with its two sides (std^2 = aleatoric_std^2 + epistemic_std^2), and
+    quantiles; of classes the most probable one and the probability of each.
+    """
+    estimator, predictive = model.estimator, model.estimator.predict_distribution(model.inputs(chunk))
+    if isinstance(estimator, Classification):
+        (name,) = model.targets
+        probabilities = predictive.mean.numpy()
+        columns = {f"{name}_class": estimator.classes_[probabilities.argmax(1)]}
+        columns |= {f"{name}={label}": probabilities[:, k] for k, label in enumerate(estimator.classes_.tolist())}
+    else:
+        columns = _numbers(model.targets, predictive)
+    return pd.DataFrame(columns, index=chunk.index)
+
+
+def _numbers(targets: Sequence[str], predictive: Predictive) -> dict[str, torch.Tensor]:
+    quantiles = zip(QUANTILES, predictive.quantile(QUANTILES), strict=True)
+    figures = {
+        "mean": predictive.mean,
+        "std": predictive.stddev,
+        "aleatoric_std": predictive.aleatoric.sqrt(),
+        "epistemic_std": predictive.epistemic.sqrt(),
+        **{f"q{100 * level:02.0f}": values for level, values in quantiles},
+    }
+    return {f"{name}_{key}": v[:, k].numpy() for k, name in enumerate(targets) for key, v in figures.items()}

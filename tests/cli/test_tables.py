@@ -1,0 +1,317 @@
+"""Tables in the terminal: the whole path through the real command, and every message with its exit code."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import inducing
+from inducing.cli import app, tables
+from inducing.tabular.model import TableModel
+from tests.tabular.tables import INPUTS, NASTY, make_table, outcome
+
+TABLE = make_table()
+
+
+def command(*arguments, **options):
+    """The real command in a process of its own."""
+    given = [sys.executable, "-m", "inducing", *map(str, arguments)]
+    return subprocess.run(given, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+def run(*arguments):
+    """The same in this process, where it need not import everything anew."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(done, start):
+    """One line on stderr, and exit code 2."""
+    code = done.exit_code if hasattr(done, "exit_code") else done.returncode
+    lines = done.stderr.splitlines()
+    return code == 2 and len(lines) == 1 and lines[0].startswith(start)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    TABLE[[*INPUTS, "price"]].to_csv("t.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def model(here):
+    TableModel(outcome("price").estimator, ("price",)).save("m.safetensors")
+    return here / "m.safetensors"
+
+
+def test_fit_predict_report(here):
+    """From a table to predictions and a report, and that twice the same seed gives the same."""
+    done = command("fit", "t.csv", "--target", "price", "--max-steps", 20, "--report", "r.html")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for part in (
+        "regression, since 'price' is numeric",
+        "54 rows to learn from, 6 to test on",
+        "20/20",
+        "BNNRegressor",
+    ):
+        assert part in done.stdout
+    for part in (
+        "RMSE",
+        "log-likelihood",
+        "CRPS",
+        "in 50 %",
+        "in 90 %",
+        "in 95 %",
+        "constant",
+        "ridge",
+        "model.safetensors",
+    ):
+        assert part in done.stdout
+    done = command("predict", "model.safetensors", "t.csv", "--out", "p.csv")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "60 rows: p.csv\n", "")
+    found = pd.read_csv("p.csv")
+    again = inducing.load("model.safetensors")["estimator"].predict(TABLE[list(INPUTS)])
+    np.testing.assert_allclose(found["price_mean"], again, rtol=1e-9)
+    page = (here / "r.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert NASTY not in page
+    assert sorted(path.name for path in here.iterdir()) == ["model.safetensors", "p.csv", "r.html", "t.csv"]
+
+
+def test_classes_of_a_deep_gaussian_process(here):
+    TABLE.assign(id=range(60), twin=TABLE["size"], same=1).to_csv("all.csv", index=False)
+    excluded = [argument for name in ("price", "grade", "id") for argument in ("--exclude", name)]
+    done = run(
+        "fit", "all.csv", "--target", "kind", *excluded, "--max-steps", 5, "--model", "dgp", "--out", "c.safetensors"
+    )
+    assert done.exit_code == 0, done.stderr
+    for part in (
+        "classification, since 'kind' is text; --task changes that",
+        "DeepGPClassifier",
+        "accuracy",
+        "ECE",
+        "logistic",
+    ):
+        assert part in done.stdout
+    assert done.stderr.splitlines() == [
+        "inducing fit: warning: constant columns tell nothing: 'same'",
+        "inducing fit: warning: duplicate columns tell nothing new: 'twin = size'",
+    ]
+    done = run("predict", "c.safetensors", "all.csv", "--keep", "id")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("id,kind_class,kind=cheap ")
+    assert len(lines) == 61
+
+
+def test_the_real_command_refuses_with_one_line(here):
+    assert refused(command("fit", "t.csv", "--target", "cost"), "inducing fit: there is no column 'cost' in the table")
+
+
+def test_scores_fit_a_terminal():
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tables._score_table(outcome("price", "weight", model="dgp")))
+    text = console.export_text()
+    for part in ("DeepGPRegressor ", "log-likelihood", "in 95 %", "in standard deviations of each"):
+        assert part in text
+
+
+def test_options_reach_the_estimator(here, monkeypatch):
+    seen = {}
+
+    def stop(model, problem, impute, **parameters):
+        seen.update(parameters, model=model, impute=impute, test=len(problem.test), task=problem.task)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(tables, "make_estimator", stop)
+    options = [
+        "--model",
+        "dgp",
+        "--posterior",
+        "dsvi",
+        "--likelihood",
+        "student-t",
+        "--impute",
+        "--seed",
+        3,
+        "--test-fraction",
+        0.5,
+    ]
+    assert refused(run("fit", "t.csv", "--target", "price", *options), "inducing fit: seen")
+    assert seen == {
+        "model": "dgp", "posterior": "dsvi", "prior": None, "likelihood": "student-t", "impute": True, "max_steps": None,
+        "random_state": 3, "verbose": True, "test": 30, "task": "regression",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "task"), [("poisson", "regression"), ("categorical", "classification"), ("auto", "classification")]
+)
+def test_a_likelihood_decides_the_task(likelihood, task, here, monkeypatch):
+    TABLE[["size", "grade"]].to_csv("g.csv", index=False)
+    monkeypatch.setattr(tables, "make_estimator", lambda model, problem, *_, **__: pytest.fail(problem.task))
+    with pytest.raises(pytest.fail.Exception, match=task):
+        CliRunner().invoke(
+            app, ["fit", "g.csv", "--target", "grade", "--likelihood", likelihood], catch_exceptions=False
+        )
+
+
+def change(**columns):
+    return TABLE[[*INPUTS, "price"]].assign(**columns)
+
+
+HOLE = TABLE["size"].mask(TABLE.index == 7)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        (change(), ["--target", "cost"], "there is no column 'cost' in the table; it has 'size', 'colour'"),
+        (change(day="2021-03-04"), [], "column 'day' holds dates, and which of their sides matters is not known."),
+        (
+            change(size=HOLE),
+            [],
+            "column 'size' has 1 missing values (first in row 7); remove those rows, or have them imputed",
+        ),
+        (change(price=HOLE), [], "the target 'price' has 1 missing values (first in row 7); remove those rows"),
+        (change(size=np.inf), [], "column 'size' has infinite values (first in row"),
+        (change(price=np.inf), [], "column 'price' has infinite values (first in row 0)"),
+        (change(price="dear"), [], "the target 'price' has only one class, 'dear'"),
+        (change()[:0], [], "the table has 0 rows; at least 10 are needed"),
+        (change()[["price"]], [], "no column is left to predict 'price' from"),
+        (change(name=[f"n{row}" for row in range(60)]), [], "column 'name' has 54 categories in 54 rows"),
+        (change(), ["--target", "size", "--task", "classification"], "classification is of one"),
+        (change(), ["--task", "ranking"], "a task is regression or classification, got 'ranking'"),
+        (change(), ["--model", "mlp"], "a model is bnn or dgp, got 'mlp'"),
+        (change(), ["--model", "dgp", "--prior", "neal"], "a prior is over weights"),
+        (change(), ["--prior", "flat"], "unknown prior 'flat'; known are"),
+        (change(), ["--posterior", "exact"], "unknown posterior 'exact'; known are"),
+        (change(), ["--likelihood", "cauchy"], "unknown likelihood 'cauchy'; known are"),
+        (change(), ["--likelihood", "poisson"], "the likelihood poisson is for counts"),
+        (change(), ["--test-fraction", "0"], "the test fraction must lie between 0 and 1, got 0.0"),
+        (change(), ["--out", "nowhere/m.safetensors"], "there is no folder nowhere for m.safetensors; make it first"),
+        (change(), ["--report", "nowhere/r.html"], "there is no folder nowhere for r.html; make it first"),
+    ],
+)
+def test_fit_refuses(table, options, message, here):
+    table.to_csv("t.csv", index=False)
+    done = run("fit", "t.csv", "--target", "price", *options)
+    assert refused(done, f"inducing fit: {message}"), done.stderr
+    assert not (here / "model.safetensors").exists()
+
+
+def test_a_target_alone_is_not_numeric(here):
+    """Text where numbers are asked for."""
+    TABLE[["size", "kind"]].to_csv("k.csv", index=False)
+    done = run("fit", "k.csv", "--target", "kind", "--likelihood", "gaussian")
+    assert refused(done, "inducing fit: the target 'kind' is text, e.g.")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"", "t.xlsx: a table is a .csv, .csv.gz, .parquet, .pq file"),
+        ("t.csv", b"", "t.csv is not a CSV file with a heading: "),
+        ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading: "),
+        ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file: "),
+        ("none.csv", None, "none.csv is not a file"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [("fit", "--target", "price"), ("predict", "m.safetensors")])
+def test_what_is_no_table(arguments, name, content, message, model):
+    if content is not None:
+        (model.parent / name).write_bytes(content)
+    assert refused(run(*arguments, name), f"inducing {arguments[0]}: {message}")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fit", "t.csv"], ["fit"], ["predict", "m"], ["fit", "t.csv", "--target", "p", "--max-steps", 0]]
+)
+def test_bad_usage_leaves_with_2(arguments, here):
+    assert run(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (change().drop(columns="size"), "the columns are not those of the training table: 'size' missing"),
+        (change(extra=1), "the columns are not those of the training table: 'extra' too many"),
+        (change(size="large"), "column 'size' was numeric in the training table, but row 0 holds 'large'"),
+        (change(colour=1.5), "column 'colour' is float64, but was text in the training table: 'blue', 'red'"),
+        (change(size=HOLE), "column 'size' has 1 missing values (first in row 7)"),
+        (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
+        (change()[:0], "new.csv is empty: it has no rows to predict"),
+    ],
+)
+def test_predict_refuses_tables_that_do_not_fit(table, message, model):
+    """And leaves what was there."""
+    (model.parent / "p.csv").write_text("old")
+    table.to_csv("new.csv", index=False)
+    done = run("predict", model, "new.csv", "--out", "p.csv")
+    assert refused(done, f"inducing predict: {message}"), done.stderr
+    assert (model.parent / "p.csv").read_text() == "old"
+    assert not list(model.parent.glob(".p.csv*"))
+
+
+def test_another_order_of_columns_is_told_once(model):
+    change()[["price", "colour", "size", NASTY]].to_csv("new.csv", index=False)
+    done = run("predict", model, "new.csv", "--out", "p.csv")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("inducing predict: warning: columns 'colour', 'size' are in another order")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_categories_never_seen_are_told(model):
+    change(colour=["green"] * 3 + ["red"] * 57).to_csv("new.csv", index=False)
+    done = run("predict", model, "new.csv", "--out", "p.csv")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(
+        "inducing predict: warning: column 'colour': the categories of 3 rows were not in the"
+    )
+
+
+def test_predict_refuses_models(model):
+    content = model.read_bytes()
+    model.write_bytes(content[: len(content) // 2])
+    assert refused(
+        run("predict", model, "t.csv"), f"inducing predict: {model} cannot be loaded: it is not a whole safetensors"
+    )
+    inducing.save(inducing.Gaussian(), model)
+    assert refused(run("predict", model, "t.csv"), f"inducing predict: {model} holds no estimator, but a Gaussian")
+    assert refused(run("predict", "none.safetensors", "t.csv"), "inducing predict: [Errno 2] No such file")
+    assert refused(
+        run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
+    )
+
+
+def test_predictions_are_printed(model):
+    done = run("predict", model, "t.csv")
+    assert done.stdout.splitlines()[0].startswith("price_mean,price_std,")
+    assert len(done.stdout.splitlines()) == 61
+    assert run("predict", model, "t.csv", "--out", "-").stdout == done.stdout
+
+
+@pytest.mark.parametrize(("table", "code"), [("t.csv", 0), ("none.csv", 2), ("bad.parquet", 2)])
+def test_a_bar_is_for_terminals(table, code, model, monkeypatch):
+    (model.parent / "bad.parquet").write_bytes(b"nothing")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = run("predict", model, table, "--out", "p.csv")
+    assert done.exit_code == code
+    if code == 0:
+        assert "60/60" in done.stderr
+    else:
+        assert f"inducing predict: {table} is not a " in done.stderr
+
+
+def test_internal_errors_leave_with_1(model, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(tables, "predict_table", broken)
+    assert run("predict", model, "t.csv").exit_code == 1

@@ -1,0 +1,113 @@
+"""From a table to a problem: what is predicted, as what, and on which rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inducing.data.tables import TableError
+from inducing.tabular.problem import pose
+from tests.tabular.tables import make_table
+
+TABLE = make_table()
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "reason"),
+    [
+        ("price", "regression", "'price' is numeric"),
+        ("kind", "classification", "'kind' is text"),
+        ("grade", "classification", "'grade' has 3 distinct whole numbers"),
+        ("sold", "classification", "'sold' is true or false"),
+        ("count", "regression", "'count' is numeric"),
+        ("half", "regression", "'half' is numeric"),
+    ],
+)
+def test_the_target_decides_the_task(target, task, reason):
+    table = TABLE.assign(sold=TABLE["size"] > 40, count=np.arange(60) % 20, half=(np.arange(60) % 2) / 2)
+    problem = pose(table, [target])
+    assert (problem.task, problem.reason) == (task, reason)
+    assert target not in problem.inputs
+    assert len(problem.y) == 60
+
+
+def test_the_task_can_be_asked_for():
+    assert pose(TABLE, ["grade"]).y.dtype == np.int64
+    numbers = pose(TABLE, ["grade"], "regression")
+    assert numbers.y.dtype == float
+    assert numbers.reason == "as asked for"
+    assert pose(TABLE.assign(grade=TABLE["grade"].astype(float)), ["grade"], "classification").y.dtype == np.int64
+
+
+def test_several_targets_are_columns():
+    problem = pose(TABLE, ["weight", "price"], exclude=["kind", "grade"])
+    assert np.array_equal(problem.y, TABLE[["weight", "price"]].to_numpy())
+    assert list(problem.inputs.columns) == list(TABLE.columns[:3])
+
+
+@pytest.mark.parametrize("target", ["price", "kind"])
+@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.25, 0.99])
+def test_rows_are_for_training_or_for_testing(target, fraction):
+    problem = pose(TABLE, [target], test_fraction=fraction)
+    assert np.array_equal(np.sort(np.r_[problem.train, problem.test]), np.arange(60))
+    kept = 1 if target == "price" else 2
+    assert len(problem.test) == min(max(1, round(60 * fraction)), 60 - kept)
+    assert len(np.unique(problem.y[problem.train])) >= kept
+
+
+def test_the_seed_decides_the_test_rows():
+    first, again, other = (pose(TABLE, ["price"], test_fraction=0.3, seed=seed).test for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_test_rows_are_spread_over_classes():
+    """Also of a class of one row, which is then for training."""
+    labels = ["a"] * 80 + ["b"] * 19 + ["c"]
+    problem = pose(pd.DataFrame({"x": range(100), "y": labels}), ["y"], test_fraction=0.2)
+    values, counts = np.unique(problem.y[problem.test], return_counts=True)
+    assert dict(zip(values, counts, strict=True)) == {"a": 16, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (TABLE, {"targets": ["cost"]}, "there is no column 'cost' in the table; it has 'size', 'colour'"),
+        (TABLE, {"targets": ["price"], "exclude": ["id"]}, "there is no column 'id' in the table"),
+        (TABLE, {"targets": []}, "no target was named"),
+        (TABLE, {"targets": ["price", "price"]}, "a column is named twice"),
+        (TABLE, {"targets": ["price"], "exclude": ["price"]}, "a column is named twice"),
+        (TABLE[["price"]], {"targets": ["price"]}, "no column is left to predict 'price' from"),
+        (TABLE, {"targets": ["price"], "test_fraction": 1.5}, "must lie between 0 and 1, got 1.5"),
+        (TABLE[:9], {"targets": ["price"]}, "the table has 9 rows; at least 10 are needed"),
+        (TABLE[:0], {"targets": ["price"]}, "the table has 0 rows"),
+        (TABLE, {"targets": ["price"], "task": "ranking"}, "a task is regression or classification, got 'ranking'"),
+        (TABLE, {"targets": ["kind", "grade"], "task": "classification"}, "classification is of one"),
+        (
+            TABLE,
+            {"targets": ["kind"], "task": "regression"},
+            "the target 'kind' is text, e.g. .* regression needs numbers",
+        ),
+        (TABLE, {"targets": ["price"], "task": "classification"}, "the target 'price' holds fractions"),
+        (TABLE.assign(kind="dear"), {"targets": ["kind"]}, "the target 'kind' has only one class, 'dear'"),
+        (
+            TABLE.assign(price=TABLE["price"].mask(TABLE.index == 7)),
+            {"targets": ["price"]},
+            r"the target 'price' has 1 missing values \(first in row 7\); remove those rows",
+        ),
+        (
+            TABLE.assign(price=1.5),
+            {"targets": ["size", "price"]},
+            "the target 'price' is constant: there is nothing to predict",
+        ),
+        (TABLE.assign(price=np.inf), {"targets": ["price"]}, "'price' has infinite values"),
+        (TABLE.assign(price="2021-03-04"), {"targets": ["price"]}, "'price' holds dates"),
+        (
+            TABLE.assign(kind=[f"name {row}" for row in range(60)]),
+            {"targets": ["kind"]},
+            "'kind' has 60 categories in 60 rows",
+        ),
+    ],
+)
+def test_what_cannot_be_a_problem(table, arguments, message):
+    with pytest.raises((TableError, ValueError), match=message):
+        pose(table, **arguments)
