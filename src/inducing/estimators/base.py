@@ -12,7 +12,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -108,7 +108,7 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _values(self, predictive: Predictive) -> Float[np.ndarray, "S B *O"]:
         """The mean of the targets for each draw, shaped as the user's targets are."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Fit to checked targets, and to inputs that are still to be checked."""
         continues = self.warm_start and "network_" in self.__dict__
         rows = self._encode(X, reset=not continues)
@@ -142,7 +142,6 @@ class NetworkEstimator(BaseEstimator, ABC):
         )
         terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
-        return self
 
     def _build(self, x: Float[Tensor, "N D"], targets: Tensor, number: int) -> None:
         """Choose inducing points and make network and likelihood."""
@@ -236,7 +235,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         return state | {"targets": targets}, moments | more | {"history": self.history_.to_tensor()}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+    def from_state(cls, state: dict[str, Any], tensors: dict[str, Tensor]) -> NetworkEstimator:
         """The inverse of `to_state`. Put ``network_`` and ``likelihood_`` in place before the estimator is used.
 
         What does not fit together is refused, so that both may come from a file of doubtful origin.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
 
     classes_: np.ndarray
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classification:
         """Fit the network to data.
 
         Arguments:
@@ -40,7 +40,8 @@ class Classification(ClassifierMixin, NetworkEstimator):
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(X, y)
-        return self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight)
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,22 +12,19 @@ from sklearn.utils import check_random_state
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
 
-if TYPE_CHECKING:
-    from inducing.estimators.base import NetworkEstimator
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledFunctions:
     """Functions drawn from the posterior of an estimator: rows (N, D) to values (S, N, ...).
 
     Arguments:
-        estimator: The estimator that they were drawn from.
+        estimator: The `NetworkEstimator` that they were drawn from.
         functions: The drawn functions of the standardised inputs.
         likelihood: What gives the mean of the targets.
         n_samples: S.
     """
 
-    estimator: NetworkEstimator
+    estimator: Any
     functions: FunctionSamples
     likelihood: Likelihood
     n_samples: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ class Regression(RegressorMixin, NetworkEstimator):
     targets_: Standardiser
     target_ndim_: int
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Regression:
         """Fit the network to data.
 
         Arguments:
@@ -42,7 +42,8 @@ class Regression(RegressorMixin, NetworkEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, force_writeable=True, input_name="y", estimator=self)
         check_consistent_length(X, y)
-        return self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight)
+        return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """The predictive mean of each row, and how unsure it is.
