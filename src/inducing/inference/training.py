@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
+from inducing.inference.advice import advise, explain_divergence, refuse_partial_optimum
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
 from inducing.inference.distributed import ALONE, RankError, Ranks, join, quiet
@@ -35,7 +36,6 @@ from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.pseudo import OptimalLikelihood, PseudoLikelihood
 
 Callback = Callable[[Record], bool | None]
 
@@ -99,7 +99,7 @@ def fit(
     if augment is not None:
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
-    _refuse_partial_optimum(network, data, source.num_data)
+    refuse_partial_optimum(network, data, source.num_data)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
@@ -107,9 +107,7 @@ def fit(
     division = Division(ranks, parallel or "data")
     division.check(recipe)
     if ranks.first:
-        _explain_many_inducing_points(network, source.num_data)
-        _explain_scales(data, likelihood)
-        _explain_count_targets(network, likelihood)
+        advise(network, likelihood, data, source.num_data)
     state = TrainingState(parameters, recipe.learning_rate)
     with ExitStack() as stack:
         stack.enter_context(quiet(not ranks.first))
@@ -247,7 +245,7 @@ def _gradient(
     gradients = [parameter.grad for parameter in state.parameters if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients))
     if not (math.isfinite(norm) and math.isfinite(terms.elbo.item())):
-        raise DivergenceError(_explain_divergence(elbo, terms))
+        raise DivergenceError(explain_divergence(elbo, terms))
     return terms, norm, jitter
 
 
@@ -259,23 +257,6 @@ def _record(step: int, terms: ELBOTerms, rate: float, norm: float, jitter: float
     log_likelihood, kl, prior_kl = values[0], tuple(values[1 : layers + 1]), tuple(values[layers + 1 :])
     elbo = log_likelihood - sum(kl) - sum(prior_kl)
     return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, seconds)
-
-
-def _explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
-    """Say where the first number went wrong."""
-    finite = torch.isfinite(terms.kl).all(1) & torch.isfinite(terms.prior_kl).all(1)
-    layers = [name for name, good in zip(elbo.network.layer_names, finite.tolist(), strict=True) if not good]
-    if layers:
-        where = f"the KL of {', '.join(layers)}"
-    elif not torch.isfinite(terms.log_likelihood).all():
-        where = "the log-likelihood"
-    else:
-        bad = [name for name, p in elbo.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
-        where = f"the gradient of {', '.join(bad)}"
-    return (
-        f"{where} is not finite. Likely causes: a learning rate that is too high, or data on an extreme scale. Remedies: "
-        "lower learning_rate, standardise x and y, or use float64 (`network.double()`, `likelihood.double()`)."
-    )
 
 
 def _identify(
@@ -317,70 +298,6 @@ def _open_checkpoints(
     # what is fixed: inducing points, noise, targets
     constants = checksums(elbo.buffers())
     return stack.enter_context(Checkpoints(Path(folder), {**run, "constants": constants}))
-
-
-def _refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
-    last = network.last_layer
-    if last is None or not isinstance(last.posterior, OptimalLikelihood):
-        return
-    if isinstance(data, tuple | list) and len(data) == 3:
-        raise ValueError(
-            "the last layer has an OptimalInducing posterior, which is known for rows that count alike; "
-            "leave out the weights, or use a GlobalInducing posterior"
-        )
-    if network.num_inducing != num_data:
-        raise ValueError(
-            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
-            "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
-        )
-
-
-def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
-    if network.num_inducing is not None and network.num_inducing > num_data:
-        warnings.warn(
-            f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
-            "it can gain; as many inducing points as data already contain the optimal last layer",
-            stacklevel=3,
-        )
-
-
-def _explain_count_targets(network: Network, likelihood: Likelihood) -> None:
-    """First values of outputs that are logarithms must not be the counts themselves."""
-    last = network.last_layer
-    if not network.has_inducing_targets or likelihood.support != "integers" or last is None:
-        return
-    if not isinstance(last.posterior, PseudoLikelihood):
-        return
-    first = last.posterior.pseudo_outputs
-    if first.abs().max() > 1 and torch.equal(first, first.round()):
-        warnings.warn(
-            f"the inducing targets are counts, but the outputs of a {type(likelihood).__name__} likelihood are logarithms: "
-            "pass inducing_targets=torch.log(y + 0.5), or leave them out",
-            stacklevel=3,
-        )
-
-
-def _explain_scales(data: Data, likelihood: Likelihood) -> None:
-    """Inputs and real targets of tensors should be about standard; error bars are wrong long before the mean is."""
-    if not isinstance(data, tuple | list):
-        return
-    for name, tensor in zip("xy", data, strict=False):
-        counts = name == "y" and likelihood.support != "real"
-        if counts or not tensor.is_floating_point() or len(tensor) < 2:
-            continue
-        # features, or the channels of maps, whose pixels need not be standard one by one
-        columns = tensor.detach().movedim(1, -1).flatten(0, -2) if tensor.ndim > 1 else tensor.detach()[:, None]
-        std, mean = columns.std(0), columns.mean(0).abs()
-        # constant columns do no harm
-        odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean > 10 * std.clamp_min(1.0)))
-        if odd.any():
-            column = int(odd.nonzero()[0])
-            warnings.warn(
-                f"{name} is not standardised: its column {column} has mean {float(columns[:, column].mean()):.3g} and "
-                f"standard deviation {float(std[column]):.3g}. The priors are about unit scale, and error bars suffer "
-                "first; see inducing.Standardiser, and Predictive.unstandardise to bring predictions back",
-                stacklevel=3,
-            )
 
 
 def _progress_bar(show: bool) -> Progress:

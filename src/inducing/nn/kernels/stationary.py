@@ -1,0 +1,137 @@
+"""Kernels that depend on the distance between inputs alone."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from inducing.linalg.noise import standard_gamma, standard_normal, uniform
+from inducing.nn.draw import Function
+from inducing.nn.features import Cosines
+from inducing.nn.kernels.base import Kernel, Values, check_positive
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel, ABC):
+    """k(x, y) = variance * profile(r^2),   r^2 = sum_d (x_d - y_d)^2 / lengthscale_d^2.
+
+    Arguments:
+        lengthscale: First value; None stands for sqrt(in_features), the typical distance between standardised rows.
+        variance: First value.
+        ard: Whether each input has its own lengthscale, so that those without influence can be switched off.
+    """
+
+    lengthscale: float | None = None
+    variance: float = 1.0
+    ard: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive(self, "variance", self.variance)
+        if self.lengthscale is not None:
+            check_positive(self, "lengthscale", self.lengthscale)
+
+    def first_values(self, in_features: int) -> dict[str, Tensor]:
+        lengthscale = math.sqrt(in_features) if self.lengthscale is None else self.lengthscale
+        count = in_features if self.ard else 1
+        return {"lengthscale": torch.full((count,), lengthscale), "variance": torch.tensor(self.variance)}
+
+    def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
+        lengthscale, variance = values
+        return variance * self.profile(_squared_distances(x / lengthscale, y / lengthscale))
+
+    def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
+        return values[1].expand(x.shape[:-1])
+
+    def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
+        lengthscale, variance = values
+        samples, _, count = shape
+        # sqrt(2 variance) cos(w'x + b), w ~ the spectral density, b ~ U(0, 2 pi)   (Rahimi & Recht, 2007)
+        frequencies = self.spectrum(shape, lengthscale, generator) / lengthscale[:, None]
+        phases = 2 * math.pi * uniform((samples, 1, count), lengthscale, generator)
+        return Cosines(frequencies, phases, (2 * variance).sqrt())
+
+    @abstractmethod
+    def profile(self, squared: Tensor) -> Tensor:
+        """k as a function of r^2, for unit variance."""
+
+    @abstractmethod
+    def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
+        """Draw frequencies from the spectral density, for unit lengthscale."""
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Stationary):
+    """k(x, y) = variance * exp(-r^2 / 2): very smooth functions."""
+
+    def profile(self, squared: Tensor) -> Tensor:
+        return torch.exp(-0.5 * squared)
+
+    def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
+        return standard_normal(shape, like, generator)
+
+
+@dataclass(frozen=True)
+class Matern(Stationary, ABC):
+    """Functions with as many derivatives as nu allows; the spectral density is a Student t with 2 nu degrees of freedom."""
+
+    def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
+        # t = z / sqrt(g), g ~ Gamma(nu, rate nu)
+        nu = like.new_full((shape[0], 1, shape[2]), self.nu)
+        return standard_normal(shape, like, generator) * (nu / standard_gamma(nu, generator)).sqrt()
+
+    @property
+    @abstractmethod
+    def nu(self) -> float:
+        """Smoothness."""
+
+
+@dataclass(frozen=True)
+class Matern12(Matern):
+    """k(x, y) = variance * exp(-r): continuous, rough functions."""
+
+    nu = 0.5
+
+    def profile(self, squared: Tensor) -> Tensor:
+        return torch.exp(-_root(squared))
+
+
+@dataclass(frozen=True)
+class Matern32(Matern):
+    """k(x, y) = variance * (1 + sqrt(3) r) exp(-sqrt(3) r): functions with one derivative."""
+
+    nu = 1.5
+
+    def profile(self, squared: Tensor) -> Tensor:
+        scaled = math.sqrt(3) * _root(squared)
+        return (1 + scaled) * torch.exp(-scaled)
+
+
+@dataclass(frozen=True)
+class Matern52(Matern):
+    """k(x, y) = variance * (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r): functions with two derivatives."""
+
+    nu = 2.5
+
+    def profile(self, squared: Tensor) -> Tensor:
+        scaled = math.sqrt(5) * _root(squared)
+        return (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
+
+
+def _squared_distances(x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
+    """|x|^2 + |y|^2 - 2 x'y, for all pairs of rows, around the mean of y so that an offset costs no digits."""
+    centre = y.detach().mean((0, 1))
+    x, y = x - centre, y - centre
+    norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
+    samples = norms.shape[0]
+    squared = torch.baddbmm(norms, x.expand(samples, -1, -1), y.expand(samples, -1, -1).mT, alpha=-2)
+    return squared.clamp_min(0.0)
+
+
+def _root(squared: Tensor) -> Tensor:
+    """r = sqrt(r^2), with a zero gradient instead of an infinite one where rows coincide."""
+    return squared.clamp_min(1e-30).sqrt()
