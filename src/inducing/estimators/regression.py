@@ -156,8 +156,8 @@ class BNNRegressor(Regression, BNN):
         num_inducing: Inducing points, at most as many as distinct rows.
         likelihood: "heteroscedastic" ("auto"), Gaussian noise that depends on the inputs; "gaussian", the same everywhere;
             "student-t" for outliers; "poisson" or "negative-binomial" for counts.
-        recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior: the KL weighs 0.2, and
-            0.05 for classes, since the whole of it gives intervals that are too wide), "paper", or a `Recipe`.
+        recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior: the KL weighs 0.2,
+            since the whole of it gives intervals that are too wide), "paper", or a `Recipe`.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
         patience: Stop when the objective has not risen for so many steps; None trains to the end.
