@@ -25,10 +25,10 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not browser"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not browser"
 
 test-all: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not browser"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not browser"
 
 # reports in a real browser: apt install chromium
 test-browser: setup
