@@ -25,7 +25,7 @@ def test_an_unknown_preset_lists_the_known_ones():
         TOY.configs("gpu")
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=str)
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda each: each.name)
 def test_every_experiment_has_all_presets(experiment):
     assert {"smoke", "cpu"} <= set(experiment.changes)
     assert all(experiment.configs(preset) for preset in ("smoke", "cpu", "paper"))
