@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -315,3 +316,25 @@ def test_internal_errors_leave_with_1(model, monkeypatch):
 
     monkeypatch.setattr(tables, "predict_table", broken)
     assert run("predict", model, "t.csv").exit_code == 1
+
+
+def test_nothing_that_is_read_or_written_is_written_over(model):
+    before = {path: path.read_bytes() for path in (Path("t.csv"), Path(model))}
+    fit = ("fit", "t.csv", "--target", "price", "--max-steps", "1")
+    assert refused(run(*fit, "--out", "t.csv"), "inducing fit: t.csv is the table and would be overwritten as the out")
+    assert refused(run(*fit, "--out", "m", "--report", "./t.csv"), "inducing fit: t.csv is the table")
+    assert refused(run(*fit, "--out", "r.html", "--report", "r.html"), "inducing fit: r.html is the out")
+    assert refused(run("predict", model, "t.csv", "--out", "t.csv"), "inducing predict: t.csv is the table")
+    assert refused(run("predict", model, "t.csv", "--out", model), f"inducing predict: {model} is the model")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_report_is_html(here):
+    done = run("fit", "t.csv", "--target", "price", "--report", "r.pdf")
+    assert refused(done, "inducing fit: a report is an HTML file; name it r.html, not r.pdf")
+
+
+def test_classes_that_are_numbers_are_noticed_before_training(here):
+    TABLE[[*INPUTS]].assign(price=range(1000, 1000 + len(TABLE))).to_csv("t.csv", index=False)
+    done = run("fit", "t.csv", "--target", "price", "--task", "classification", "--max-steps", "1")
+    assert refused(done, "inducing fit: no class of 'price' has two rows")

@@ -168,3 +168,9 @@ def test_an_array_has_no_columns():
 def test_later_tables_that_do_not_fit(table, message):
     with pytest.raises(TableError, match=message):
         SCHEMA.encode(table)
+
+
+def test_a_stray_text_among_numbers_is_named():
+    frame = pd.DataFrame({"size": [str(i * 1.5) for i in range(59)] + ["?"], "y": range(60)})
+    with pytest.raises(TableError, match="'size' holds numbers, but not only: its value number 60 is '\\?'"):
+        Schema.of(frame)

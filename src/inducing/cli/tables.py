@@ -51,6 +51,9 @@ def fit(
     with one_line_errors("fit"), one_line_warnings("fit"):
         for path in (out, report):
             _check_folder(path)
+        _check_apart(table=table, out=out, report=report)
+        if report is not None and report.suffix not in (".html", ".htm"):
+            raise ValueError(f"a report is an HTML file; name it {report.with_suffix('.html').name}, not {report.name}")
         asked = task or _task_of(likelihood)
         problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
         changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
@@ -80,6 +83,7 @@ def predict(
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
     with one_line_errors("predict"), one_line_warnings("predict"):
         _check_folder(out)
+        _check_apart(model=model, table=table, out=out)
         loaded = TableModel.load(model)
         with _progress() as bar, _opened(out) as file:
             task = bar.add_task("predict", total=None)
@@ -104,6 +108,17 @@ def _check_folder(path: Path | None) -> None:
     """Refuse before any time is spent."""
     if path is not None and not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}; make it first")
+
+
+def _check_apart(**paths: Path | None) -> None:
+    """Refuse to write over a file that is read, or written, by the same command."""
+    seen: dict[Path, str] = {}
+    for name, path in paths.items():
+        if path is None or path == Path("-"):
+            continue
+        other = seen.setdefault(path.resolve(), name)
+        if other != name:
+            raise ValueError(f"{path} is the {other} and would be overwritten as the {name}; choose another name")
 
 
 def _score_table(outcome: Outcome) -> Table:

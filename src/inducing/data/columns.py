@@ -58,9 +58,16 @@ def describe(values: pd.Series, impute: bool) -> Column:
     texts = _texts(present)
     categories, counts = np.unique(texts, return_counts=True)
     if len(categories) > MANY_CATEGORIES and 3 * len(categories) > len(values):
+        numbers = pd.to_numeric(pd.Series(texts), errors="coerce")
+        if numbers.notna().mean() > 0.5:
+            row = int(numbers.isna().argmax())
+            raise TableError(
+                f"column {name!r} holds numbers, but not only: its value number {row + 1} is {texts[row]!r}. Write it as a "
+                "number, or leave it empty and ask for imputation"
+            )
         raise TableError(
             f"column {name!r} has {len(categories)} categories in {len(values)} rows; it looks like names or text. "
-            "Leave it out, or make groups of its values"
+            "Exclude it, or make groups of its values"
         )
     most_frequent = str(categories[counts.argmax()])
     return Column(name, kind, tuple(map(str, categories)), most_frequent if impute else None)

@@ -140,7 +140,9 @@ def report(results: list[dict[str, Any]], path: Path, console: Console) -> None:
     """Print the table, write it as a page, write the figure."""
     name = path.stem.removesuffix("-smoke")
     headings, lines = rows(results)
-    table = Table(title=name, title_justify="left", caption="In brackets: the paper.", caption_justify="left")
+    table = Table(title=name, title_justify="left", caption_justify="left")
+    if any("(" in cell for line in lines for cell in line[2:]):
+        table.caption = "In brackets: the paper."
     # what a terminal has room for; the page has all
     for heading in headings[:5]:
         table.add_column(heading, no_wrap=heading in ("prior", "posterior"))

@@ -51,7 +51,7 @@ class InducingNorm(nn.Module):
         torch.Size([2, 3, 10])
     """
 
-    def __init__(self, eps: float = 1e-5) -> None:
+    def __init__(self, *, eps: float = 1e-5) -> None:
         super().__init__()
         if not eps > 0:
             raise ValueError(f"eps must be positive, got {eps}")

@@ -94,6 +94,11 @@ def pose(
             raise TableError(f"the target {quoted(constant)} is constant: there is nothing to predict")
         y = y[:, 0] if len(targets) == 1 else y
     train, test = _split(y if task == "classification" else np.zeros(len(table)), test_fraction, seed)
+    if len(test) == 0:
+        raise TableError(
+            f"no class of {targets[0]!r} has two rows, one to learn from and one to test on: its {len(table)} rows have "
+            f"{len(np.unique(y))} different values. Is it a number to predict? Then use the task regression"
+        )
     inputs = table.drop(columns=[*targets, *exclude])
     return Problem(inputs, y, tuple(targets), task, reason, tuple(exclude), train, test)
 
