@@ -206,7 +206,7 @@ def _connected() -> Iterator[None]:
         cause = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
             f"another process of this run has ended or cannot be reached ({cause}). Why is in its own error, or in "
-            "torchrun's summary, as a signal or an exit code"
+            "torchrun's summary, as a signal or an exit code; if there is none, it never made this call, as all must"
         ) from error
 
 

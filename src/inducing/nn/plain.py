@@ -39,7 +39,8 @@ def check_plain(module: nn.Module, name: str, input_shape: Shape) -> Shape:
     if parameters:
         raise ValueError(
             f"{name} {module} has parameters ({', '.join(parameters)}): they would be trained without a prior. "
-            "Use a Bayesian layer such as inducing.Linear, or a module without parameters"
+            "Use a Bayesian layer, inducing.Linear or inducing.Conv2d; inducing.InducingNorm() for normalisation; or a "
+            "module without parameters"
         )
     return _refuse_by_behaviour(module, name, input_shape)
 
