@@ -219,7 +219,7 @@ def test_a_target_alone_is_not_numeric(here):
     [
         ("t.xlsx", b"", "t.xlsx: a table is a .csv, .csv.gz, .parquet, .pq file"),
         ("t.csv", b"", "t.csv is not a CSV file with a heading: "),
-        ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading: "),
+        ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading"),
         ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file: "),
         ("none.csv", None, "none.csv is not a file"),
     ],

@@ -59,7 +59,12 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path):
         ("t.csv", None, r"t\.csv is not a file"),
         ("t.csv", b"", r"t\.csv is not a CSV file with a heading: No columns"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", r"t\.csv is not a CSV file with a heading: .*line 3"),
-        ("t.csv", b"a,b\n\xff\xfe,2\n", r"t\.csv is not a CSV file with a heading: .*utf-8"),
+        (
+            "t.csv",
+            b"a,b\n\xff\xfe,2\n",
+            r"t\.csv is not a CSV file with a heading in UTF-8 .*save it with that encoding",
+        ),
+        ("t.csv", b"a;b\n1,5;2\n", r"the columns of t\.csv are separated by ';'; save it with commas"),
         ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz is not a CSV file with a heading: "),
         ("t.parquet", b"a,b\n1,2\n", r"t\.parquet is not a Parquet file: "),
     ],

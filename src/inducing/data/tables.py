@@ -51,13 +51,30 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
                     chunk.index = pd.RangeIndex(first, first + len(chunk))
                     first += len(chunk)
                     yield chunk
-        elif rows is None:
+            return
+        _refuse_semicolons(path)
+        if rows is None:
             yield pd.read_csv(path, dtype=dict.fromkeys(text, str))
         else:
             yield from pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows)
+    except TableError:
+        raise
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path.name} is not a {kind} in UTF-8 ({error}); save it with that encoding") from error
     except (OSError, ValueError) as error:
         # the errors of pandas and pyarrow are ValueErrors
         raise TableError(f"{path.name} is not a {kind}: {error}") from error
+
+
+def _refuse_semicolons(path: Path) -> None:
+    """What spreadsheets write where the comma belongs to numbers would be read as one column."""
+    if path.name.endswith(".csv"):
+        with path.open("rb") as file:
+            heading = file.readline(2**16)
+        if heading.count(b";") > heading.count(b","):
+            raise TableError(
+                f"the columns of {path.name} are separated by ';'; save it with commas, and numbers with points"
+            )
 
 
 def estimate_rows(path: str | Path) -> int | None:
