@@ -105,7 +105,8 @@ def test_gradients_agree_with_finite_differences(geometry):
 
 
 @pytest.mark.parametrize("boundary", ["circular", "exact"])
-def test_temporaries_take_at_most_three_times_the_map(boundary):
+@pytest.mark.parametrize("groups", [1, 8])
+def test_temporaries_take_at_most_three_times_the_map(boundary, groups):
     """Peak memory of forward and backward in a fresh process, beyond the map, its gradient and the Gram matrix."""
     script = f"""
 import resource, torch
@@ -117,7 +118,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 def run(images):
     x = torch.randn(1, images, 16, 32, 32, requires_grad=True)
-    weights = torch.ones(1, images)
+    weights = torch.ones({groups}, images)
     before = peak()
     conv_gram(x, weights, geometry).square().sum().backward()
     return before, peak(), x.numel() * 4
