@@ -6,19 +6,12 @@ import torch
 import inducing
 from inducing.nn import processes
 from inducing.nn.processes import Path, Process
-from tests.nn.test_gp import data
+from tests.nn.test_gp import data, exact_gp, with_few_features
 from tests.nn.test_values import check_moments, randomise
 from tests.oracles import gaussian_process as oracle
 
 SE = inducing.kernels.SquaredExponential
 KERNEL = SE(1.3, 0.8)
-
-
-def with_few_features(network):
-    """Many samples need few random features each: their moments are exact in expectation, whatever the number."""
-    for layer in network.layers:
-        layer.num_features = 16
-    return network
 
 
 @pytest.mark.parametrize("mean", ["zero", "identity"])
