@@ -11,7 +11,8 @@ from torch.distributions import Gamma, kl_divergence
 
 import inducing
 from inducing.linalg.precision import Kronecker
-from inducing.linalg.regression import PseudoOutputs, regress
+from inducing.linalg.pseudo_outputs import PseudoOutputs
+from inducing.linalg.regression import regress
 from inducing.nn.fans import Fan
 from inducing.nn.priors import as_prior
 from tests.oracles import linear_regression as oracle

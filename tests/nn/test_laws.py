@@ -206,24 +206,31 @@ def test_a_generator_decides_everything(network, x):
 def test_gradients_agree_with_finite_differences(network, x):
     """The whole ELBO in float64, along a random direction of all parameters.
 
-    The prior's own are left out: the gradient through a Gamma draw is that of the inverse distribution function, not of
-    the rejection sampler at a fixed seed. Its expectation is tested in test_priors.py.
+    Where layers regress, gradients follow the law and not the noise, and agree on the average: every |t| < 5. The prior's own
+    are left out: the gradient through a Gamma draw is that of the inverse distribution function, not of the rejection
+    sampler at a fixed seed. Its expectation is tested in test_priors.py.
     """
     elbo = inducing.ELBO(network, inducing.Gaussian(), num_data=ROWS).double()
     x, y = x.double(), torch.randn(ROWS, 2, dtype=torch.float64)
     parameters = dict(elbo.named_parameters())
     direction = {name: torch.randn_like(p) * (".prior." not in name) for name, p in parameters.items()}
 
-    def value(step):
+    def value(step, seed):
         moved = {name: parameter + step * direction[name] for name, parameter in parameters.items()}
-        arguments = (x, y, SAMPLES, 1.0, torch.Generator().manual_seed(0))
+        arguments = (x, y, SAMPLES, 1.0, torch.Generator().manual_seed(seed))
         return torch.func.functional_call(elbo, moved, arguments).elbo
 
-    step = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(value(step), step)
-    with torch.no_grad():
-        estimate = (value(1e-6) - value(-1e-6)) / 2e-6
-    torch.testing.assert_close(slope, estimate, rtol=2e-4, atol=1e-4)
+    def compare(seed):
+        step = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        (slope,) = torch.autograd.grad(value(step, seed), step)
+        with torch.no_grad():
+            return slope, (value(1e-6, seed) - value(-1e-6, seed)) / 2e-6
+
+    if any(layer.posterior.sample_is_quiet for layer in _layers(network)):
+        difference = torch.stack([torch.sub(*compare(seed)) for seed in range(40)])
+        assert difference.mean().abs() < 5 * difference.std() / 40**0.5 + 1e-4
+    else:
+        torch.testing.assert_close(*compare(0), rtol=2e-4, atol=1e-4)
 
 
 def test_residual_blocks_too(request):

@@ -27,8 +27,8 @@ class Recipe:
         early_fraction: The part of all steps that takes ``early_samples``.
         temperature: Weight of the KL; below 1 for a cold posterior. The reported ELBO is never tempered.
         kl_warmup_epochs: Epochs over which the weight of the KL climbs from 0 to the temperature in ten stairs.
-        closed_form_kl: Take the KL of every layer in closed form given its inputs, which is less noisy than samples of
-            log Q - log P where there are few of them.
+        closed_form_kl: Take the KL of layers in closed form given their inputs, where that has less noise than few samples
+            of log Q - log P; see `Network.closed_form_kl`.
         optimal_start: Begin with the exact conditional posterior in the last layer, where there is one: a Gaussian
             likelihood, and inducing points with their targets.
         patience: Stop when the objective has not risen for so many steps; None trains to the end.

@@ -8,10 +8,8 @@ whitened rows Y = L'X and t = L'v the posterior is
 
 at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
 in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
-Bayes' rule, loses tens to hundreds of nats at high precisions.
-
-Weights are laid out as in `inducing.linalg.precision`: (S, G, F, C), with G = 1 if all outputs share Lambda and
-G = outputs if each has its own.
+Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of `inducing.linalg.pathwise`, but for
+KLs in closed form and for regressions whose rows are never made.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
@@ -36,64 +34,14 @@ from inducing.linalg.cholesky import (
     solve_lower_transposed,
 )
 from inducing.linalg.conditional import Conditional, condition
-from inducing.linalg.gram import weighted_grams
 from inducing.linalg.noise import standard_normal
+from inducing.linalg.pathwise import Solution, follow
 from inducing.linalg.precision import Precision
+from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
 
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype
 Statistics = Callable[[torch.dtype], tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]]
-
-
-class PseudoOutputs(NamedTuple):
-    """The pseudo-likelihood v | w ~ N(X w, Lambda^-1).
-
-    Arguments:
-        values: v, one column per output; with a leading axis where samples differ, as they do around the mean function
-            of a Gaussian process.
-        root: L with Lambda = LL'. A diagonal as (G, n), a lower triangular matrix as (G, n, n); G is 1 if all outputs
-            share it, else the number of outputs.
-    """
-
-    values: Float[Tensor, "n O"] | Float[Tensor, "#S n O"]
-    root: Float[Tensor, "G n"] | Float[Tensor, "G n n"]
-
-    @property
-    def layout(self) -> tuple[int, int]:
-        """(G, C): groups of outputs that share Lambda, and outputs in each."""
-        groups = self.root.shape[0]
-        return groups, self.values.shape[-1] if groups == 1 else 1
-
-    def to(self, dtype: torch.dtype) -> PseudoOutputs:
-        """The same in another dtype."""
-        return PseudoOutputs(self.values.to(dtype), self.root.to(dtype))
-
-    def gram(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F F"]:
-        """X' Lambda X = Y'Y."""
-        if self.root.ndim == 2 and 4 * len(self.root) > inputs.shape[-1]:
-            # many outputs for the features: outer products of rows, which all outputs share, cost little beside the rest
-            return weighted_grams(inputs, self.root.square())
-        whitened = self.whiten_inputs(inputs)
-        return whitened.mT @ whitened
-
-    def cross(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F C"]:
-        """X' Lambda v = Y't."""
-        if self.root.ndim == 3:
-            return self.whiten_inputs(inputs).mT @ self.whiten_values()
-        # one product for all outputs
-        return by_group(inputs.mT @ (self.root.square().mT * self.values), len(self.root))
-
-    def whiten_inputs(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G n F"]:
-        """Y = L'X."""
-        return self._whiten(inputs[:, None])
-
-    def whiten_values(self) -> Float[Tensor, "#S G n C"]:
-        """t = L'v."""
-        values = self.values if self.values.ndim == 3 else self.values[None]
-        return self._whiten(by_group(values, len(self.root)))
-
-    def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
-        return self.root[..., None] * rows if self.root.ndim == 2 else self.root.mT @ rows
 
 
 class WeightSample(NamedTuple):
@@ -143,7 +91,7 @@ def regress(
         solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, None)
         assert solved is not None
     weights, kl = (tensor.to(inputs.dtype) for tensor in solved)
-    return WeightSample(by_output(weights), kl.expand(num_samples))
+    return WeightSample(weights, kl.expand(num_samples))
 
 
 def regress_statistics(
@@ -182,16 +130,6 @@ def regress_statistics(
     return WeightSample(by_output(weights), kl.expand(num_samples))
 
 
-def by_output(weights: Float[Tensor, "#S G F C"]) -> Float[Tensor, "#S F O"]:
-    """From groups of outputs to outputs: (S, 1, F, O) or (S, O, F, 1) to (S, F, O)."""
-    return weights[:, 0] if weights.shape[1] == 1 else weights[..., 0].mT
-
-
-def by_group(values: Float[Tensor, "#S F O"], groups: int) -> Float[Tensor, "#S G F C"]:
-    """The inverse of `by_output`."""
-    return values[:, None] if groups == 1 else values.mT[..., None]
-
-
 def _solve(
     inputs: Float[Tensor, "#S n F"],
     pseudo_outputs: PseudoOutputs,
@@ -200,21 +138,26 @@ def _solve(
     row_noise: Float[Tensor, "S G n C"] | None,
     closed_form_kl: bool,
     max_pivot_ratio: float | None,
-) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
+) -> tuple[Float[Tensor, "S F O"], Float[Tensor, "#S"]] | None:
     """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
-    if row_noise is None:
-        # A = P + X' Lambda X = TT'
+    if closed_form_kl and row_noise is None:
         posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
         if posterior is None:
             return None
-        return sample_primal(posterior, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
-    # B = I + Y P^-1 Y' = TT'
-    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
-    identity = torch.eye(inputs.shape[1], dtype=inputs.dtype, device=inputs.device)
-    evidence = _factorise(identity + whitened @ prior.solve(whitened.mT), max_pivot_ratio)
-    if evidence is None:
+        weights, kl = sample_primal(posterior, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
+        return by_output(weights), kl
+    with torch.no_grad():
+        # a copy, since what a precision computes once and keeps must have its history
+        problem = inputs, pseudo_outputs, prior.to(inputs.dtype), noise
+        solution = (
+            solve_primal(*problem, max_pivot_ratio)
+            if row_noise is None
+            else solve_dual(*problem, row_noise, max_pivot_ratio)
+        )
+    if solution is None:
         return None
-    return sample_dual(evidence.factor, whitened, targets, prior, noise, row_noise, closed_form_kl)
+    weights, kl = follow(solution, inputs, pseudo_outputs, prior)
+    return weights, closed_form_dual_kl(inputs, pseudo_outputs, prior) if closed_form_kl else kl
 
 
 def _factorise(matrix: Float[Tensor, "#S G N N"], max_pivot_ratio: float | None) -> Factorisation | None:
@@ -251,31 +194,85 @@ def primal_kl(
     return volume + (prior.quadratic(conditional.draw) - noise.square().sum((1, 2, 3))) / 2
 
 
-def sample_dual(
-    factor: Float[Tensor, "#S G n n"],
-    whitened: Float[Tensor, "#S G n F"],
-    targets: Float[Tensor, "#S G n C"],
+def solve_primal(
+    inputs: Float[Tensor, "#S n F"],
+    pseudo_outputs: PseudoOutputs,
+    prior: Precision,
+    noise: Float[Tensor, "S G F C"],
+    max_pivot_ratio: float | None = None,
+) -> Solution | None:
+    """The primal form."""
+    groups = noise.shape[1]
+    # A = P + Y'Y = TT'
+    posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
+    if posterior is None:
+        return None
+    factor = posterior.factor
+
+    def solve(right: Tensor) -> Tensor:
+        # A^-1 b = T^-T T^-1 b
+        return by_output(solve_lower_transposed(factor, solve_lower(factor, by_group(right, groups))))
+
+    # m = A^-1 Y't,   w = m + T^-T z,   A (w - m) = T z
+    projected = solve_lower(factor, pseudo_outputs.cross(inputs))
+    mean, draw = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, projected + noise)
+    kl = primal_kl(Conditional(draw, logdet(factor)), prior, noise)
+    return Solution(by_output(draw), by_output(mean), by_output(factor @ noise), kl, solve)
+
+
+def solve_dual(
+    inputs: Float[Tensor, "#S n F"],
+    pseudo_outputs: PseudoOutputs,
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
     row_noise: Float[Tensor, "S G n C"],
-    closed_form_kl: bool = False,
-) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
-    """The dual form, from the factor T of ``B = I + Y P^-1 Y' = TT'``, ``whitened = Y`` and ``targets = t``."""
-    rows, columns = targets.shape[2:]
-    # w0 ~ prior, then Matheron's rule: w = w0 + P^-1 Y's, s = B^-1 (t - Y w0 + e)
+    max_pivot_ratio: float | None = None,
+) -> Solution | None:
+    """The dual form."""
+    groups, _, columns = noise.shape[1:]
+    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
+    # B = I + Y P^-1 Y' = TT'
+    evidence = _factorise(_evidence(whitened, prior), max_pivot_ratio)
+    if evidence is None:
+        return None
+    factor = evidence.factor
+
+    def solve(right: Tensor) -> Tensor:
+        # A^-1 b = P^-1 (b - Y' B^-1 Y P^-1 b)
+        right = by_group(right, groups)
+        explained = solve_lower_transposed(factor, solve_lower(factor, whitened @ prior.solve(right)))
+        return by_output(prior.solve(right - whitened.mT @ explained))
+
+    # w0 ~ prior, then Matheron's rule: w = w0 + P^-1 Y's, s = B^-1 (t - Y w0 + e);   A (w - m) = P w0 + Y'e
     prior_weights = prior.colour(noise)
     residual = targets - whitened @ prior_weights + row_noise
     dual = solve_lower_transposed(factor, solve_lower(factor, residual))
-    weights = prior_weights + prior.solve(whitened.mT @ dual)
-    # T^-1 t
+    draw = prior_weights + prior.solve(whitened.mT @ dual)
+    tension = prior.matmul(prior_weights) + whitened.mT @ row_noise
+    # m = P^-1 Y' B^-1 t = P^-1 Y' T^-T (T^-1 t)
     projected = solve_lower(factor, targets)
-    if closed_form_kl:
-        # tr(P A^-1) - F = tr(B^-1) - n;   mean = P^-1 Y' B^-1 t
-        identity = torch.eye(rows, dtype=factor.dtype, device=factor.device).expand(1, targets.shape[1], -1, -1)
-        inverse = solve_lower(factor, identity)
-        mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
-        per_output = logdet(factor) + inverse.square().sum((-2, -1)) - rows
-        return weights, (columns * per_output.sum(-1) + prior.quadratic(mean)) / 2
+    mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
     # KL sample = logdet(B)/2 + |T^-1 t|^2/2 - |s - e|^2/2, since L'(v - Xw) = s - e
     spread = projected.square().sum((1, 2, 3)) - (dual - row_noise).square().sum((1, 2, 3))
-    return weights, (columns * logdet(factor).sum(-1) + spread) / 2
+    kl = (columns * logdet(factor).sum(-1) + spread) / 2
+    return Solution(by_output(draw), by_output(mean), by_output(tension), kl, solve)
+
+
+def closed_form_dual_kl(
+    inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
+) -> Float[Tensor, "#S"]:
+    """KL = (logdet(B) + tr(B^-1) - n + m'Pm) / 2, since tr(P A^-1) - F = tr(B^-1) - n."""
+    whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
+    rows, columns = targets.shape[2:]
+    factor = factorise(_evidence(whitened, prior)).factor
+    identity = torch.eye(rows, dtype=factor.dtype, device=factor.device).expand(1, targets.shape[1], -1, -1)
+    inverse, projected = solve_lower(factor, identity), solve_lower(factor, targets)
+    mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
+    per_output = logdet(factor) + inverse.square().sum((-2, -1)) - rows
+    return (columns * per_output.sum(-1) + prior.quadratic(mean)) / 2
+
+
+def _evidence(whitened: Float[Tensor, "#S G n F"], prior: Precision) -> Float[Tensor, "#S G n n"]:
+    """B = I + Y P^-1 Y'."""
+    identity = torch.eye(whitened.shape[-2], dtype=whitened.dtype, device=whitened.device)
+    return identity + whitened @ prior.solve(whitened.mT)

@@ -164,11 +164,13 @@ class Network(nn.Module):
 
     @contextmanager
     def closed_form_kl(self, enabled: bool = True) -> Iterator[None]:
-        """Take the KL of every layer in closed form given its inputs, inside this context, whatever its specification.
+        """Take the KL of layers in closed form given their inputs, inside this context, whatever their specification.
 
-        Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy.
+        Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy, but for
+        the regressions of `inducing.linalg.pathwise`, which are left as they are.
         """
-        modules = [layer.posterior for _, layer in bayesian_layers(self.layers)] if enabled else []
+        posteriors = [layer.posterior for _, layer in bayesian_layers(self.layers)]
+        modules = [posterior for posterior in posteriors if enabled and not posterior.sample_is_quiet]
         before = [module.use_closed_form for module in modules]
         for module in modules:
             module.use_closed_form = True

@@ -7,13 +7,13 @@ precision Lambda, and the inducing inputs where a layer has its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inducing.linalg.regression import PseudoOutputs
+from inducing.linalg.pseudo_outputs import PseudoOutputs
 from inducing.nn.likelihoods import Gaussian
 
 PrecisionKind = Literal["shared", "per_output", "full", "full_per_output"]
@@ -27,10 +27,12 @@ class PosteriorModule(nn.Module, ABC):
     """A posterior with its parameters.
 
     ``use_closed_form`` says whether the KL is taken in closed form given the inputs, where that is known, or as one sample
-    of log Q - log P. Both have the same mean.
+    of log Q - log P. Both have the same mean. ``sample_is_quiet`` says that the gradient of a sample has no more noise than
+    that in closed form, and costs less.
     """
 
     use_closed_form: bool = False
+    sample_is_quiet: ClassVar[bool] = False
 
 
 class Regression(PosteriorModule, ABC):

@@ -20,7 +20,8 @@ from inducing.linalg.cholesky import factorise, logdet, solve_lower
 from inducing.linalg.conditional import condition
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import ScaledIdentity
-from inducing.linalg.regression import by_output, primal_kl
+from inducing.linalg.pseudo_outputs import by_output
+from inducing.linalg.regression import primal_kl
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,

@@ -18,7 +18,8 @@ from inducing.linalg.geometry import Geometry
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.patches import conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.precision import Precision
-from inducing.linalg.regression import PseudoOutputs, WeightSample, by_group, regress, regress_statistics
+from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group
+from inducing.linalg.regression import WeightSample, regress, regress_statistics
 from inducing.nn.pseudo import (
     LOG_PRECISION_SCALE,
     OptimalLikelihood,
@@ -88,6 +89,8 @@ class FactorisedWeights(Weights):
 
 class _Regression(Regression, Weights, ABC):
     """Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1)."""
+
+    sample_is_quiet = True
 
     def forward(
         self,

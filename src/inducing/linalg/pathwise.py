@@ -1,0 +1,133 @@
+"""Draws w from N(m, A^-1), m = A^-1 c, whose gradient follows the law instead of the noise.
+
+A gradient of E[f(w)] needs a velocity of each draw under which the law changes as it should; there are many. When c and A
+change by dc and dA,
+
+    dw = A^-1 (dc - dA u),   u = (m + w) / 2
+
+is one: the mean moves by A^-1 (dc - dA m), and the rest of w by -A^-1 dA (w - m) / 2, which changes the covariance by
+-A^-1 dA A^-1. No factor of A is differentiated, and A itself need not be: dc - dA u is the differential of the residual
+c - A u at a fixed u, for a regression X' Lambda (v - X u) - P u, and costs no more than running the layer. The velocity for
+fixed noise z in w = m + T^-T z has an F x F matrix for each output instead.
+
+Of log Q(w) - log P(w), the gradient of log Q along w is wanted alone, -A (w - m). Its dependence on c and A at a fixed w has
+zero expectation; leaving it out makes the gradient quieter, and without any noise where Q is the exact posterior.
+
+References:
+    Roeder, Wu & Duvenaud, Sticking the landing (2017). Figurnov, Mohamed & Mnih, Implicit reparameterization gradients
+    (2018). Jankowiak & Obermeyer, Pathwise derivatives beyond the reparameterization trick (2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.linalg.precision import Precision
+from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
+
+Weights = Float[Tensor, "S F O"]
+
+
+class Solution(NamedTuple):
+    """A draw and what its gradient needs, none of it with a history.
+
+    Arguments:
+        draw: w.
+        mean: m.
+        tension: A (w - m), the negative gradient of log Q.
+        kl: log Q(w) - log P(w).
+        solve: b -> A^-1 b.
+    """
+
+    draw: Weights
+    mean: Float[Tensor, "#S F O"]
+    tension: Weights
+    kl: Float[Tensor, " S"]
+    solve: Callable[[Weights], Weights]
+
+
+def follow(
+    solution: Solution, inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
+) -> tuple[Weights, Float[Tensor, " S"]]:
+    """Give a solution the history of its regression: the draw, and its log Q - log P."""
+    draw = solution.draw
+    if not torch.is_grad_enabled():
+        return draw, solution.kl
+    middle = (solution.mean + draw) / 2
+    of_middle, of_draw = (prior.matmul(weights[:, None])[:, 0] for weights in (middle, draw))
+    # -log P(w), but for a constant; at a fixed w it depends on P alone
+    energy = ((draw * of_draw).sum((1, 2)) - draw.shape[-1] * prior.logdet()) / 2
+    # d (log Q - log P) / dw = P w - A (w - m)
+    slope = of_draw.detach() - solution.tension
+    followed: tuple[Tensor, Tensor] = _Follow.apply(solution, middle, slope, inputs, *pseudo_outputs, of_middle, energy)
+    return followed
+
+
+class _Follow(torch.autograd.Function):
+    """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u) and dKL = slope'dw + d(energy)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        solution: Solution,
+        middle: Tensor,
+        slope: Tensor,
+        inputs: Tensor,
+        values: Tensor,
+        root: Tensor,
+        of_middle: Tensor,
+        energy: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(middle, slope, inputs, values, root)
+        ctx.solve, ctx.energy_shape = solution.solve, energy.shape
+        ctx.set_materialize_grads(False)
+        return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
+        middle, slope, inputs, values, root = ctx.saved_tensors
+        if to_kl is not None:
+            through_kl = to_kl[:, None, None] * slope
+            to_draw = through_kl if to_draw is None else to_draw + through_kl
+        if to_draw is None:
+            return (None,) * 8
+        # g = A^-1 w~,   residual = X' Lambda r - P u with r = v - X u:   X~ = Lambda r g' - Lambda X g u',   v~ = Lambda X g
+        pulled = ctx.solve(to_draw)
+        missing, reached = values - inputs @ middle, inputs @ pulled
+        weighted, to_root = _weigh(root, reached, missing)
+        to_inputs = None
+        if ctx.needs_input_grad[3]:
+            to_inputs = (weighted.missing @ pulled.mT - weighted.reached @ middle.mT).sum_to_size(inputs.shape)
+        to_energy = None if to_kl is None else to_kl.sum_to_size(ctx.energy_shape)
+        return None, None, None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, -pulled, to_energy
+
+
+class _Weighted(NamedTuple):
+    """Lambda X g and Lambda r."""
+
+    reached: Float[Tensor, "S n O"]
+    missing: Float[Tensor, "S n O"]
+
+
+def _weigh(
+    root: Float[Tensor, "G n"] | Float[Tensor, "G n n"],
+    reached: Float[Tensor, "S n O"],
+    missing: Float[Tensor, "S n O"],
+) -> tuple[_Weighted, Tensor]:
+    """Lambda times the rows, and the gradient of (X g)' Lambda r with respect to L."""
+    if root.ndim == 2:
+        weights = root.square().mT
+        # 2 l_n (X g)_n r_n, summed over the outputs that share it
+        product = (reached * missing).sum(0).mT.sum_to_size(root.shape)
+        return _Weighted(weights * reached, weights * missing), 2 * root * product
+    by_groups = [by_group(rows, len(root)) for rows in (reached, missing)]
+    whitened = [root.mT @ rows for rows in by_groups]
+    # X g (L'r)' + r (L'X g)'
+    to_root = by_groups[0] @ whitened[1].mT + by_groups[1] @ whitened[0].mT
+    return _Weighted(*(by_output(root @ rows) for rows in whitened)), to_root.sum(0)
