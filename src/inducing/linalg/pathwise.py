@@ -58,10 +58,11 @@ def follow(
     draw = solution.draw
     if not torch.is_grad_enabled():
         return draw, solution.kl
-    middle = (solution.mean + draw) / 2
+    middle = torch.lerp(solution.mean, draw, 0.5)
     of_middle, of_draw = (prior.matmul(weights[:, None])[:, 0] for weights in (middle, draw))
     # -log P(w), but for a constant; at a fixed w it depends on P alone
-    energy = ((draw * of_draw).sum((1, 2)) - draw.shape[-1] * prior.logdet()) / 2
+    learned = of_middle.requires_grad
+    energy = ((draw * of_draw).sum((1, 2)) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
     # d (log Q - log P) / dw = P w - A (w - m)
     slope = of_draw.detach() - solution.tension
     followed: tuple[Tensor, Tensor] = _Follow.apply(solution, middle, slope, inputs, *pseudo_outputs, of_middle, energy)
@@ -81,10 +82,10 @@ class _Follow(torch.autograd.Function):
         values: Tensor,
         root: Tensor,
         of_middle: Tensor,
-        energy: Tensor,
+        energy: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(middle, slope, inputs, values, root)
-        ctx.solve, ctx.energy_shape = solution.solve, energy.shape
+        ctx.solve = solution.solve
         ctx.set_materialize_grads(False)
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
 
@@ -103,9 +104,10 @@ class _Follow(torch.autograd.Function):
         weighted, to_root = _weigh(root, reached, missing)
         to_inputs = None
         if ctx.needs_input_grad[3]:
-            to_inputs = (weighted.missing @ pulled.mT - weighted.reached @ middle.mT).sum_to_size(inputs.shape)
-        to_energy = None if to_kl is None else to_kl.sum_to_size(ctx.energy_shape)
-        return None, None, None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, -pulled, to_energy
+            to_inputs = torch.baddbmm(weighted.missing @ pulled.mT, weighted.reached, middle.mT, alpha=-1)
+            to_inputs = to_inputs.sum_to_size(inputs.shape)
+        to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[6] else (None, None)
+        return None, None, None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, to_of_middle, to_energy
 
 
 class _Weighted(NamedTuple):

@@ -182,16 +182,16 @@ def primal_kl(
 ) -> Float[Tensor, "#S"]:
     """log Q(w) - log P(w) of a draw from N(A^-1 c, A^-1), or its expectation, which needs the moments."""
     groups, features, columns = noise.shape[1:]
-    # logdet(A)/2 - logdet(P)/2, for every output
-    volume = columns * (conditional.logdet.sum(-1) - groups * prior.logdet()) / 2
+    # logdet(A) - logdet(P), for every output
+    volume = columns * (conditional.logdet.sum(-1) - groups * prior.logdet())
     if closed_form:
         assert conditional.mean is not None
         assert conditional.root is not None
         # tr(P A^-1) = tr(T^-1 P T^-T)
         trace = columns * prior.quadratic(conditional.root)
-        return volume + (prior.quadratic(conditional.mean) + trace - groups * columns * features) / 2
+        return (volume + prior.quadratic(conditional.mean) + trace - groups * columns * features) / 2
     # KL sample = logdet(A)/2 - |z|^2/2 + w'Pw/2 - logdet(P)/2
-    return volume + (prior.quadratic(conditional.draw) - noise.square().sum((1, 2, 3))) / 2
+    return (volume + prior.quadratic(conditional.draw) - noise.square().sum((1, 2, 3))) / 2
 
 
 def solve_primal(

@@ -125,9 +125,7 @@ class Affine(Function):
     bias: bool
 
     def __call__(self, x: Float[Tensor, "#S B in"]) -> Float[Tensor, "S B O"]:
-        if self.bias:
-            return torch.matmul(x, self.weights[:, :-1]) + self.weights[:, -1:]
-        return torch.matmul(x, self.weights)
+        return torch.matmul(with_ones(x) if self.bias else x, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +217,11 @@ class Linear(Layer):
             function = ReparameterisedAffine(mean, variance, num_samples, generator)
             kl = self.posterior.closed_form_kl(precision).expand(num_samples)
         else:
-            weights, kl = self.posterior(self._with_bias(inducing), precision, num_samples, generator)
+            rows = with_ones(inducing) if self.bias and inducing is not None else inducing
+            weights, kl = self.posterior(rows, precision, num_samples, generator)
             function = Affine(weights, self.bias)
+            above = None if rows is None else torch.matmul(rows, weights)
+            return Draw(function, above, kl, prior_kl.expand(num_samples))
         return Draw(function, None if inducing is None else function(inducing), kl, prior_kl.expand(num_samples))
 
     @property
@@ -231,8 +232,7 @@ class Linear(Layer):
         bias = "" if self.bias else "bias=False, "
         return f"{self.in_features}, {self.out_features}, {bias}{self.prior_spec}, {self.posterior_spec}"
 
-    def _with_bias(self, inducing: Tensor | None) -> Tensor | None:
-        """Add the column of ones that the bias multiplies."""
-        if inducing is None or not self.bias:
-            return inducing
-        return torch.nn.functional.pad(inducing, (0, 1), value=1.0)
+
+def with_ones(x: Float[Tensor, "... F"]) -> Float[Tensor, "... F+1"]:
+    """(x, 1), with the column of ones that the bias multiplies."""
+    return torch.nn.functional.pad(x, (0, 1), value=1.0)
