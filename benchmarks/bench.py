@@ -6,23 +6,20 @@
     python -m benchmarks.bench --growth            # how the cost grows: growth.md
 
 Both sides run in the same process, one after the other and again, and the fastest of their runs is compared: absolute
-times on shared machines are noise. Threads wait passively, since a core that another program has taken would
-otherwise cost both sides a slice of the scheduler at every parallel operation. A training step is forward, backward
-and optimiser, in float32 on two threads. The large matrix product that the floor is measured by runs among them.
+times on shared machines are noise. A training step is forward, backward and optimiser, in float32 on two threads, which
+wait for each other as torch has them do by default: where another program has taken a core, that costs both sides a slice
+of the scheduler at every parallel operation (OMP_WAIT_POLICY=passive avoids it, and costs many short operations more than
+few long ones). The large matrix product that the floor is measured by runs among them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import warnings
 from pathlib import Path
 from typing import Any
-
-# before torch starts its threads: one that waits for another which has no core just now must not keep its own busy
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 
