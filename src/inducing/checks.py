@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,9 @@ def check_tensor(name: str, value: object) -> Tensor:
 def check_finite(name: str, value: Tensor) -> None:
     """Refuse NaN and inf, and say in which rows they are. Values that are not known are not looked at."""
     if not (is_known(value) and value.is_floating_point()):
+        return
+    # one pass; a sum that overflows is looked at again
+    if math.isfinite(value.detach().sum().item()):
         return
     bad = ~torch.isfinite(value)
     if bad.any():

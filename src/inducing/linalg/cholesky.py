@@ -141,7 +141,8 @@ def factorise_if_well_conditioned(matrix: Float[Tensor, "*batch N N"], max_pivot
         return None
     with torch.no_grad():
         ratio = matrix.diagonal(dim1=-2, dim2=-1) / factor.diagonal(dim1=-2, dim2=-1).square()
-        well_conditioned = bool(ratio.max() <= max_pivot_ratio)
+        # a comparison with NaN is false
+        well_conditioned = ratio.max().item() <= max_pivot_ratio
     return Factorisation(matrix, factor) if well_conditioned else None
 
 

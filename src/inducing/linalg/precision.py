@@ -99,7 +99,7 @@ class ScaledIdentity(Precision):
 
     @property
     def _scale(self) -> Float[Tensor, "#S 1 1 1"]:
-        return self.scale[:, None, None, None]
+        return self.scale.view(-1, 1, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
