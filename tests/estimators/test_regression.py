@@ -225,7 +225,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "y", "error", "message"),
     [
-        ({"likelihood": "cauchy"}, Y, ValueError, 'unknown likelihood \'cauchy\'; known are "auto", "heteroscedastic"'),
+        ({"likelihood": "cauchy"}, Y, ValueError, 'unknown likelihood \'cauchy\'; known are "auto", "gaussian"'),
         ({"likelihood": "poisson"}, Y, ValueError, r"counts 0, 1, 2, .*use Gaussian"),
         ({"posterior": "globl"}, Y, ValueError, "unknown posterior 'globl'; did you mean 'global'"),
         ({"recipe": "slow"}, Y, ValueError, "unknown recipe 'slow'"),

@@ -154,8 +154,8 @@ class BNNRegressor(Regression, BNN):
         posterior: A posterior or its name, as in `inducing.models.mlp`: "global", "local", "factorised", ...
         prior: A prior or its name; "scale" learns the scale of the weights.
         num_inducing: Inducing points, at most as many as distinct rows.
-        likelihood: "heteroscedastic" ("auto"), Gaussian noise that depends on the inputs; "gaussian", the same everywhere;
-            "student-t" for outliers; "poisson" or "negative-binomial" for counts.
+        likelihood: "gaussian" ("auto"), noise that is the same everywhere; "heteroscedastic", Gaussian noise that depends on
+            the inputs; "student-t" for outliers; "poisson" or "negative-binomial" for counts.
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior: the KL weighs 0.2,
             since the whole of it gives intervals that are too wide), "paper", or a `Recipe`.
         max_steps: Gradient steps at most; None stands for those of the recipe.

@@ -45,12 +45,12 @@ def _counts(y: Tensor) -> Tensor:
 
 
 REGRESSION: dict[str, Choice] = {
+    "gaussian": Choice(lambda targets: Gaussian(_each(FIRST_VARIANCE, targets)), 1, lambda y: y),
     "heteroscedastic": Choice(
         lambda targets: HeteroscedasticGaussian(_each(FIRST_VARIANCE, targets)),
         2,
         lambda y: torch.cat([y, torch.zeros_like(y)], 1),
     ),
-    "gaussian": Choice(lambda targets: Gaussian(_each(FIRST_VARIANCE, targets)), 1, lambda y: y),
     "student-t": Choice(lambda targets: StudentT(_each(math.sqrt(FIRST_VARIANCE), targets)), 1, lambda y: y),
     "poisson": Choice(lambda targets: Poisson(), 1, _counts),
     "negative-binomial": Choice(lambda targets: NegativeBinomial(_each(1.0, targets)), 1, _counts),
