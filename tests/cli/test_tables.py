@@ -59,6 +59,8 @@ def test_fit_predict_report(here):
         "regression, since 'price' is numeric",
         "54 rows to learn from, 6 to test on",
         "20/20",
+        "trained for 20 steps in",
+        "the limit; --max-steps sets another",
         "BNNRegressor",
     ):
         assert part in done.stdout

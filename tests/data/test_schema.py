@@ -116,6 +116,13 @@ def test_columns_that_cannot_be_used(column, message):
         Schema.of(TABLE.assign(new=column))
 
 
+def test_all_columns_that_cannot_be_used_are_named_at_once():
+    with pytest.raises(
+        TableError, match=r"^2 columns cannot be used. column 'when' holds dates.* column 'hole' has 1 missing"
+    ):
+        Schema.of(TABLE.assign(when=DATES, hole=[1, None, 3, 4]))
+
+
 def test_text_is_refused():
     with pytest.raises(TableError, match="'name' has 60 categories in 60 rows; it looks like names or text"):
         Schema.of(pd.DataFrame({"name": [f"name {row}" for row in range(60)]}))

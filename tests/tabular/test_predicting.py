@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import inducing
-from inducing.data.tables import TableError
+from inducing.data.tables import TableError, TableWarning
+from inducing.tabular.fitting import fit_problem, make_estimator
 from inducing.tabular.model import TableModel
 from inducing.tabular.predicting import predict_table
 from inducing.tabular.problem import pose
@@ -75,8 +76,23 @@ def test_targets_and_excluded_columns_are_not_looked_at(tmp_path):
     found = predicted(model("price", excluded=("id",)), table, tmp_path / "t.csv", keep=["id"], chunk_rows=50)
     assert found["id"].tolist() == table["id"].tolist()
     assert list(found)[:2] == ["id", "price_mean"]
-    with pytest.raises(TableError, match="'id' too many"):
+    with pytest.raises(TableError, match=r"'id' too many.*`inducing predict --exclude`"):
         predicted(model("price"), table, tmp_path / "t.csv")
+    again = predicted(model("price"), table, tmp_path / "t.csv", keep=["id"], exclude=["id"])
+    pd.testing.assert_frame_equal(again, found)
+    with pytest.raises(TableError, match="there is no column 'ID' to exclude"):
+        predicted(model("price"), table, tmp_path / "t.csv", exclude=["ID"])
+
+
+def test_imputed_values_are_told(tmp_path):
+    """Once for each column, after the last chunk."""
+    table = TABLE[list(INPUTS)].assign(size=TABLE["size"].where(TABLE.index > 2))
+    problem = pose(TABLE[[*INPUTS, "price"]], ["price"])
+    estimator = make_estimator("bnn", problem, impute=True, max_steps=3, random_state=0)
+    filling = TableModel(fit_problem(estimator, problem).estimator, ("price",))
+    with pytest.warns(TableWarning, match="column 'size': 3 missing values were imputed") as told:
+        predicted(filling, table, tmp_path / "t.csv", chunk_rows=2)
+    assert len(told) == 1
 
 
 def test_categories_that_look_like_numbers_stay_text_in_every_chunk(tmp_path):

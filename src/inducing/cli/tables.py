@@ -67,6 +67,7 @@ def fit(
         )
         outcome = fit_problem(estimator, problem)
         TableModel(estimator, problem.targets, problem.excluded).save(out)
+        console.print(_training(outcome), highlight=False, soft_wrap=True)
         console.print(_score_table(outcome))
         console.print(f"model: {escape(str(out))}", highlight=False, soft_wrap=True)
         if report is not None:
@@ -79,6 +80,7 @@ def predict(
     table: Annotated[Path, typer.Argument(help="New rows: .csv, .csv.gz or .parquet, of any size.")],
     out: Annotated[Path, typer.Option(help="The predictions, as CSV; - prints them.", dir_okay=False)] = Path("-"),
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy to the predictions; again for more.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
     with one_line_errors("predict"), one_line_warnings("predict"):
@@ -91,7 +93,9 @@ def predict(
                 # a file that cannot be read is refused below, with the reason
                 with suppress(OSError, ValueError):
                     bar.update(task, total=estimate_rows(table))
-            rows = predict_table(loaded, table, file, keep or (), progress=lambda done: bar.advance(task, done))
+            rows = predict_table(
+                loaded, table, file, keep or (), exclude or (), progress=lambda done: bar.advance(task, done)
+            )
             bar.update(task, total=rows)
         if out != Path("-"):
             typer.echo(f"{rows} rows: {out}")
@@ -119,6 +123,13 @@ def _check_apart(**paths: Path | None) -> None:
         other = seen.setdefault(path.resolve(), name)
         if other != name:
             raise ValueError(f"{path} is the {other} and would be overwritten as the {name}; choose another name")
+
+
+def _training(outcome: Outcome) -> str:
+    """How training ended, in words."""
+    steps, limit = len(outcome.estimator.history_), outcome.estimator.step_limit
+    ended = "the limit; --max-steps sets another" if steps >= limit else "when the objective rose no more"
+    return f"trained for {steps} steps in {outcome.seconds:.0f} s, {ended}"
 
 
 def _score_table(outcome: Outcome) -> Table:

@@ -47,11 +47,10 @@ class Schema:
         _check_table(table)
         if table.empty:
             raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
-        schema = cls(tuple(describe(table[name], impute) for name in table.columns))
+        described = _describe_all(table, impute)
         constant, copies = [], []
         seen: dict[bytes, str] = {}
-        for column in schema.columns:
-            values = encode(column, table[column.name])
+        for column, values in described:
             if (values == values[0]).all():
                 constant.append(column.name)
             elif (original := seen.setdefault(fingerprint(values), column.name)) != column.name:
@@ -60,7 +59,7 @@ class Schema:
             warnings.warn(f"constant columns tell nothing: {quoted(constant)}", TableWarning, stacklevel=2)
         if copies:
             warnings.warn(f"duplicate columns tell nothing new: {quoted(copies)}", TableWarning, stacklevel=2)
-        return schema
+        return cls(tuple(column for column, _ in described))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,8 +83,9 @@ class Schema:
         missing, extra = [n for n in self.names if n not in names], [n for n in names if n not in self.names]
         if missing or extra:
             problems = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} too many"] * bool(extra)
+            hint = "; `inducing predict --exclude` leaves columns out" if extra else ""
             raise TableError(
-                f"the columns are not those of the training table: {', '.join(problems)}. It had {quoted(self.names)}"
+                f"the columns are not those of the training table: {', '.join(problems)}. It had {quoted(self.names)}{hint}"
             )
         if names != list(self.names):
             moved = [name for name, other in zip(names, self.names, strict=True) if name != other]
@@ -104,6 +104,21 @@ class Schema:
     def from_json(cls, columns: list[dict[str, Any]]) -> Schema:
         """The inverse of `to_json`."""
         return cls(tuple(Column(**{**column, "categories": tuple(column["categories"])}) for column in columns))
+
+
+def _describe_all(table: pd.DataFrame, impute: bool) -> list[tuple[Column, Float[np.ndarray, "N D"]]]:
+    """Describe and encode all columns, and name all that cannot be used at once."""
+    described, problems = [], []
+    for name in table.columns:
+        try:
+            column = describe(table[name], impute)
+            described.append((column, encode(column, table[name])))
+        except TableError as error:
+            problems.append(str(error))
+    if problems:
+        number = f"{len(problems)} columns cannot be used. " if len(problems) > 1 else ""
+        raise TableError(number + ". ".join(problems))
+    return described
 
 
 def _check_table(table: object) -> None:

@@ -128,9 +128,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             self._build(x, targets, number)
         device = torch.device(self.device)
         data = (x, targets) if weights is None else (x, targets, torch.from_numpy(weights))
-        changes = {"batch_size": self.batch_size, "patience": self.patience}
-        if self.max_steps is not None:
-            changes["num_steps"] = self.max_steps
+        changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
         self.history_ = fit(
             self.network_.to(device),
             self.likelihood_.to(device),
@@ -142,6 +140,11 @@ class NetworkEstimator(BaseEstimator, ABC):
         )
         terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
+
+    @property
+    def step_limit(self) -> int:
+        """Gradient steps at most: ``max_steps``, or those of the recipe."""
+        return self._recipe().num_steps if self.max_steps is None else self.max_steps
 
     def _build(self, x: Float[Tensor, "N D"], targets: Tensor, number: int) -> None:
         """Choose inducing points and make network and likelihood."""

@@ -64,13 +64,13 @@ class TableModel:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Categorical inputs that a chunk of a CSV file might show as numbers."""
-        return tuple(column.name for column in self.categorical if looks_numeric(column))
+        return tuple(c.name for c in self.schema_columns if c.kind == "categorical" and looks_numeric(c))
 
     @property
-    def categorical(self) -> tuple[Column, ...]:
-        """The inputs that are categories."""
+    def schema_columns(self) -> tuple[Column, ...]:
+        """The inputs, where the estimator has a schema."""
         schema = self.estimator.schema_
-        return () if schema is None else tuple(column for column in schema.columns if column.kind == "categorical")
+        return () if schema is None else schema.columns
 
 
 def default_names(estimator: NetworkEstimator) -> tuple[str, ...]:

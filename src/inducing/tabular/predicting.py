@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +27,7 @@ def predict_table(
     path: Path,
     out: BinaryIO,
     keep: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     chunk_rows: int = CHUNK_ROWS,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> int:
@@ -36,22 +38,27 @@ def predict_table(
         path: The table. It may hold the targets and the columns that the fit excluded; they are not looked at.
         out: Where to write.
         keep: Columns of the table to write before the predictions.
+        exclude: Columns of the table that are not looked at, beside those that the fit excluded.
         chunk_rows: Rows at a time.
         progress: Called with the rows of each chunk that is done.
     """
     done = 0
-    unseen = dict.fromkeys((column.name for column in model.categorical), 0)
+    unseen, imputed = Counter[str](), Counter[str]()
     for chunk in read_chunks(path, chunk_rows, model.text_columns):
-        absent = [name for name in keep if name not in chunk.columns]
-        if absent:
-            raise TableError(
-                f"there is no column {quoted(absent)} to keep in the table; it has {quoted(chunk.columns)}"
-            )
+        for names, purpose in ((keep, "keep"), (exclude, "exclude")):
+            absent = [name for name in names if name not in chunk.columns]
+            if absent:
+                raise TableError(
+                    f"there is no column {quoted(absent)} to {purpose} in the table; it has {quoted(chunk.columns)}"
+                )
         if not len(chunk):
             continue
-        predictions = predict_chunk(model, chunk)
-        for column in model.categorical:
-            unseen[column.name] += int((~encode(column, chunk[column.name]).any(1)).sum())
+        inputs = chunk.drop(columns=list(exclude))
+        predictions = predict_chunk(model, inputs)
+        for column in model.schema_columns:
+            imputed[column.name] += int(inputs[column.name].isna().sum())
+            if column.kind == "categorical":
+                unseen[column.name] += int((~encode(column, inputs[column.name]).any(1)).sum())
         check_free(tuple(keep), list(predictions.columns))
         written = pd.concat([chunk[list(keep)], predictions], axis=1)
         text = io.StringIO()
@@ -61,13 +68,16 @@ def predict_table(
         progress(len(chunk))
     if not done:
         raise TableError(f"{path.name} is empty: it has no rows to predict")
-    for name, rows in unseen.items():
-        if rows:
-            warnings.warn(
-                f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none",
-                TableWarning,
-                stacklevel=2,
-            )
+    for name, rows in (+unseen).items():
+        warnings.warn(
+            f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none",
+            TableWarning,
+            stacklevel=2,
+        )
+    for name, rows in (+imputed).items():
+        warnings.warn(
+            f"column {name!r}: {rows} missing values were imputed as in the training table", TableWarning, stacklevel=2
+        )
     return done
 
 
