@@ -179,7 +179,7 @@ def test_shared_inputs_give_what_copies_of_them_give():
 @pytest.mark.parametrize("form", ["primal", "dual"])
 @pytest.mark.parametrize("root", ["per_output", "full"])
 def test_gradients_of_the_kl_in_closed_form(form, root):
-    """Those of sampled weights and KLs are in test_pathwise.py."""
+    """Those of sampled weights and KLs are in test_reparameterisation.py."""
     inputs, pseudo, prior = problem(3, 4, root, "identity per sample")
 
     def run(inputs, values, root, scale):

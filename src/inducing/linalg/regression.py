@@ -8,7 +8,7 @@ whitened rows Y = L'X and t = L'v the posterior is
 
 at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
 in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
-Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of `inducing.linalg.pathwise`, but for
+Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of `inducing.linalg.reparameterisation`, but for
 KLs in closed form and for regressions whose rows are never made.
 
 References:
@@ -35,9 +35,9 @@ from inducing.linalg.cholesky import (
 )
 from inducing.linalg.conditional import Conditional, condition
 from inducing.linalg.noise import standard_normal
-from inducing.linalg.pathwise import Solution, follow
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
+from inducing.linalg.reparameterisation import Solution, follow
 
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype

@@ -167,7 +167,7 @@ class Network(nn.Module):
         """Take the KL of layers in closed form given their inputs, inside this context, whatever their specification.
 
         Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy, but for
-        the regressions of `inducing.linalg.pathwise`, which are left as they are.
+        the regressions of `inducing.linalg.reparameterisation`, which are left as they are.
         """
         posteriors = [layer.posterior for _, layer in bayesian_layers(self.layers)]
         modules = [posterior for posterior in posteriors if enabled and not posterior.sample_is_quiet]
