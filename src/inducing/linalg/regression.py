@@ -8,8 +8,8 @@ whitened rows Y = L'X and t = L'v the posterior is
 
 at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
 in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
-Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of `inducing.linalg.reparameterisation`, but for
-KLs in closed form and for regressions whose rows are never made.
+Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of
+`inducing.linalg.reparameterisation`, but for KLs in closed form and for regressions whose rows are never made.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
