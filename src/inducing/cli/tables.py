@@ -18,6 +18,7 @@ from rich.table import Table
 from inducing.cli.messages import one_line_errors, one_line_warnings
 from inducing.data.tables import estimate_rows, read_table
 from inducing.files import open_atomically, write_atomically
+from inducing.inference.distributed import is_first
 from inducing.tabular.fitting import Outcome, fit_problem, make_estimator
 from inducing.tabular.model import TableModel
 from inducing.tabular.predicting import predict_table
@@ -47,8 +48,10 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
 ) -> None:
     """Fit a model to a table and judge it on rows it has not seen, beside a constant and a linear model."""
-    console = Console()
     with one_line_errors("fit"), one_line_warnings("fit"):
+        # under torchrun all fit together, and the first tells and writes
+        first = is_first()
+        console = Console(quiet=not first)
         for path in (out, report):
             _check_folder(path)
         _check_apart(table=table, out=out, report=report)
@@ -66,6 +69,8 @@ def fit(
             soft_wrap=True,
         )
         outcome = fit_problem(estimator, problem)
+        if not first:
+            return
         TableModel(estimator, problem.targets, problem.excluded).save(out)
         console.print(_training(outcome), highlight=False, soft_wrap=True)
         console.print(_score_table(outcome))
@@ -84,6 +89,9 @@ def predict(
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
     with one_line_errors("predict"), one_line_warnings("predict"):
+        if not is_first():
+            # under torchrun the first writes
+            return
         _check_folder(out)
         _check_apart(model=model, table=table, out=out)
         loaded = TableModel.load(model)

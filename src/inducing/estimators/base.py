@@ -28,6 +28,7 @@ from inducing.data.standardise import Standardiser
 from inducing.estimators.functions import SampledFunctions, seed_of
 from inducing.estimators.state import from_json, standardiser_from, to_json
 from inducing.estimators.targets import Choice
+from inducing.inference.distributed import join
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
@@ -120,7 +121,8 @@ class NetworkEstimator(BaseEstimator, ABC):
             # a row of weight zero is a row that is not there
             rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
         if not continues:
-            self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+            # under torchrun that of rank 0: without a random_state each would have another
+            self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
             self.inputs_ = Standardiser.of(rows, weights)
         x = self.inputs_.apply(rows, torch.float64)
         targets, number = self._learn_targets(y, weights)

@@ -7,7 +7,9 @@ Rank 0 alone shows progress, calls callbacks and writes; what it decides, all do
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
+import importlib
 import json
 import os
 import warnings
@@ -153,7 +155,7 @@ def join() -> Ranks:
     if not dist.is_available():
         return ALONE
     if not dist.is_initialized():
-        if int(os.environ.get("WORLD_SIZE", 1)) == 1 or "RANK" not in os.environ:
+        if int(os.environ.get("WORLD_SIZE") or 1) == 1 or "RANK" not in os.environ:
             return ALONE
         with _connected():
             store, rank, size = next(rendezvous("env://"))
@@ -163,6 +165,9 @@ def join() -> Ranks:
             attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT") if one_machine else None
             # gloo for tensors in main memory, nccl for those on GPUs, where there are any
             store = PrefixStore(f"inducing, attempt {attempt}", store)
+            # torch's optimisers import it in their first step; its functions would then have the group as a default
+            # argument, and its threads would outlive `_leave`: one that waits for the GIL at exit aborts the process
+            importlib.import_module("torch.distributed.nn")
             dist.init_process_group(store=store, rank=rank, world_size=size)
         atexit.register(_leave)
     return Ranks(dist.get_rank(), dist.get_world_size())
@@ -213,6 +218,8 @@ def _connected() -> Iterator[None]:
 def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+        # its threads end with the last reference to it, which a traceback in a cycle may hold
+        gc.collect()
 
 
 def _device() -> torch.device:

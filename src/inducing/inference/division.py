@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from inducing.inference.batches import Batch
-from inducing.inference.distributed import Ranks
+from inducing.inference.distributed import RankError, Ranks
 from inducing.inference.objective import ELBOTerms
 from inducing.inference.recipes import Recipe
 from inducing.linalg.cholesky import FactorisationError
@@ -96,7 +96,7 @@ class Division:
     def combine(
         self,
         parameters: list[nn.Parameter],
-        terms: ELBOTerms | FactorisationError,
+        terms: ELBOTerms | Exception,
         num_layers: int,
         weight: float,
         jitter: float,
@@ -105,14 +105,15 @@ class Division:
 
         Arguments:
             parameters: What is learned, with this rank's gradients.
-            terms: This rank's ELBO, or why there is none: then all ranks raise, and can take the step again together.
+            terms: This rank's ELBO, or why there is none: then all ranks raise, and after a FactorisationError can take the
+                step again together.
             num_layers: Number of Bayesian layers.
             weight: What this rank counts.
             jitter: The largest jitter that it used.
         """
         size, rank = self.ranks.size, self.ranks.rank
         if size == 1:
-            if isinstance(terms, FactorisationError):
+            if isinstance(terms, Exception):
                 raise terms
             return terms, jitter
         dtype = functools.reduce(torch.promote_types, (parameter.dtype for parameter in parameters))
@@ -120,7 +121,7 @@ class Division:
         flags = torch.zeros(1 + size, dtype=dtype, device=parameters[0].device)
         values = torch.zeros(1 + 2 * num_layers, dtype=dtype, device=flags.device)
         gradient = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        if isinstance(terms, FactorisationError):
+        if isinstance(terms, Exception):
             flags[0] = 1
             gradient = [torch.zeros_like(p) for p in parameters]
         else:
@@ -134,8 +135,12 @@ class Division:
         sizes = [1, size, 1, num_layers, num_layers, *(p.numel() for p in parameters)]
         failed, jitters, log_likelihood, kl, prior_kl, *sums = message.split(sizes)
         if failed.item():
-            reasons = self.ranks.gather(str(terms) if isinstance(terms, FactorisationError) else None)
-            raise FactorisationError("; ".join(f"rank {r}: {why}" for r, why in enumerate(reasons) if why is not None))
+            again = isinstance(terms, ELBOTerms | FactorisationError)
+            reasons = self.ranks.gather([again, str(terms) if isinstance(terms, Exception) else None])
+            if isinstance(terms, Exception) and not again:
+                raise terms
+            told = "; ".join(f"rank {r}: {why}" for r, (_, why) in enumerate(reasons) if why is not None)
+            raise (FactorisationError if all(each for each, _ in reasons) else RankError)(told)
         for parameter, each in zip(parameters, sums, strict=True):
             parameter.grad = each.view_as(parameter).to(parameter.dtype)
         assert isinstance(terms, ELBOTerms)

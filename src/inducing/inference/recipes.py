@@ -54,6 +54,9 @@ class Recipe:
                 raise TypeError(f"{name} must be a whole number, got {value!r}")
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        for name in ("learning_rate", "early_fraction", "temperature"):
+            # numbers of NumPy are no JSON
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if not (self.temperature >= 0 and self.kl_warmup_epochs >= 0):

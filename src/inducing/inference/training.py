@@ -119,7 +119,7 @@ def fit(
         continues = saved is not None and saved.restore(state)
         if not continues and recipe.optimal_start:
             start_optimally(network, likelihood, source.num_data)
-        ranks.share(state, list(elbo.buffers()))
+        ranks.share(state, _constants(elbo))
         if saved is not None and not continues:
             saved.save(state)
         stop = stack.enter_context(interrupts(enabled=checkpoint is not None))
@@ -237,8 +237,9 @@ def _gradient(
             # not so on a rank without rows, where the network has nothing to learn
             if loss.requires_grad:
                 loss.backward()
-            outcome: ELBOTerms | FactorisationError = terms
-        except FactorisationError as failure:
+            outcome: ELBOTerms | Exception = terms
+        except Exception as failure:
+            # bad rows of a Dataset, say: the others wait for this rank, and hear why
             outcome = failure
     layers, share = elbo.network.layer_names, division.weight(num_samples)
     terms, jitter = division.combine(state.parameters, outcome, len(layers), share, max(jitters, default=0.0))
@@ -285,6 +286,11 @@ def _agree(ranks: Ranks, run: dict[str, Any], source: Batches, parallel: str | N
     ranks.agree({**run, "parallel": parallel}, "fit divides the batches itself")
 
 
+def _constants(elbo: ELBO) -> list[Tensor]:
+    """What is fixed: inducing points, noise, targets, and parameters that are not learned."""
+    return [*elbo.buffers(), *(parameter.detach() for parameter in elbo.parameters() if not parameter.requires_grad)]
+
+
 def _open_checkpoints(
     folder: str | Path | None, stack: ExitStack, source: Batches, run: dict[str, Any], elbo: ELBO
 ) -> Checkpoints | None:
@@ -295,8 +301,7 @@ def _open_checkpoints(
             "the order of this DataLoader cannot be repeated, so a run could not be continued exactly; pass a Dataset, "
             "or DataLoader(..., generator=torch.Generator())"
         )
-    # what is fixed: inducing points, noise, targets
-    constants = checksums(elbo.buffers())
+    constants = checksums(_constants(elbo))
     return stack.enter_context(Checkpoints(Path(folder), {**run, "constants": constants}))
 
 

@@ -218,8 +218,8 @@ def predict(
         same = {
             "x": checksums([x]),
             "parameters": learned,
-            "num_samples": sum(parts),
-            "seed": seed,
+            "num_samples": int(sum(parts)),
+            "seed": int(seed),
             "parallel": parallel,
         }
         ranks.agree(same, "predict divides them itself")
