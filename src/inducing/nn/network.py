@@ -166,11 +166,12 @@ class Network(nn.Module):
     def closed_form_kl(self, enabled: bool = True) -> Iterator[None]:
         """Take the KL of layers in closed form given their inputs, inside this context, whatever their specification.
 
-        Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy, but for
-        the regressions of `inducing.linalg.reparameterisation`, which are left as they are.
+        Its mean is that of the samples of log Q - log P. With few posterior samples its gradient is much less noisy, but
+        where all layers are regressions with the gradients of `inducing.linalg.reparameterisation`: nothing changes there.
         """
         posteriors = [layer.posterior for _, layer in bayesian_layers(self.layers)]
-        modules = [posterior for posterior in posteriors if enabled and not posterior.sample_is_quiet]
+        changes = enabled and not all(posterior.sample_is_quiet for posterior in posteriors)
+        modules = posteriors if changes else []
         before = [module.use_closed_form for module in modules]
         for module in modules:
             module.use_closed_form = True

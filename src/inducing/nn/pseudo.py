@@ -27,8 +27,9 @@ class PosteriorModule(nn.Module, ABC):
     """A posterior with its parameters.
 
     ``use_closed_form`` says whether the KL is taken in closed form given the inputs, where that is known, or as one sample
-    of log Q - log P. Both have the same mean. ``sample_is_quiet`` says that the gradient of a sample has no more noise than
-    that in closed form, and costs less.
+    of log Q - log P. Both have the same mean. ``sample_is_quiet`` says that the gradient of a sample has about the noise
+    of that in closed form, and costs less, where all layers of a network are so: what the layers then do not know of each
+    other is little.
     """
 
     use_closed_form: bool = False
