@@ -242,6 +242,13 @@ def test_the_kl_can_be_taken_in_closed_form_for_a_while():
     assert torch.equal(sampled, kl()), "and it is as before afterwards"
 
 
+def test_samples_of_the_kl_stay_where_all_layers_regress():
+    network = inducing.models.mlp(3, 1, [4], posterior=["local", "global"], inducing_points=X)
+    with network.closed_form_kl():
+        kls = [network.draw(1, torch.Generator().manual_seed(seed)).layers[0].kl for seed in range(2)]
+    assert kls[0] != kls[1]
+
+
 def test_a_network_is_assembled_from_the_functions_of_its_layers():
     block = inducing.Residual(nn.ReLU(), inducing.Linear(4, 4), shortcut=inducing.Linear(4, 4, bias=False))
     network = inducing.Network([inducing.Linear(3, 4), block, nn.Tanh(), inducing.Linear(4, 2)], num_inducing=5)
