@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,245 +15,7 @@ import torch
 import inducing
 from inducing.inference.distributed import ALONE, join
 
-COMMON = """
-import atexit, json, os, signal, sys, warnings
-from pathlib import Path
-import torch
-import inducing
-from inducing.inference import training
-from inducing.inference.distributed import join
-from inducing.linalg.noise import seeded
-
-out = Path(sys.argv[1])
-DOUBLE = {"dtype": torch.float64}
-X = torch.linspace(-1, 1, 21, **DOUBLE)[:, None]
-Y = X.sin() + 0.1 * torch.cos(40 * X)
-
-
-def model(seed=0):
-    torch.manual_seed(seed)
-    return inducing.models.mlp(1, 1, [5], prior="scale", num_inducing=6).double(), inducing.Gaussian().double()
-
-
-def fit(network, likelihood, data=(X, Y), **kwargs):
-    settings = {"num_steps": 1, "num_samples": 3, "early_samples": None, "progress": False, "learning_rate": 1e-2, **kwargs}
-    return inducing.fit(network, likelihood, data, **settings)
-
-
-def learned(network, likelihood):
-    return [p for module in (network, likelihood) for p in module.parameters() if p.requires_grad]
-
-
-def flat(tensors):
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-
-
-def elastic(network, likelihood, num_steps=40, **kwargs):
-    return fit(network, likelihood, num_steps=num_steps, batch_size=8, **kwargs)
-"""
-
-TOGETHER = (
-    COMMON
-    + """
-results = {}
-
-
-@atexit.register
-def tell_threads():
-    # registered before the ranks join, so called after they have left
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    (out / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(names))
-
-
-def gradient_after(steps=1, model=model, **kwargs):
-    network, likelihood = model()
-    history = fit(network, likelihood, num_steps=steps, **kwargs)
-    return flat([p.grad for p in learned(network, likelihood)]), history.elbo
-
-
-def by_hand(parallel, num_samples):
-    '''What two ranks should find together, by one process: rank after rank.'''
-    total, elbo = 0, 0
-    for rank in range(2):
-        network, likelihood = model()
-        x, y = (X, Y) if parallel == "samples" else (X[rank::2], Y[rank::2])
-        own = (num_samples + 1 - rank) // 2 if parallel == "samples" else num_samples
-        share = own / num_samples if parallel == "samples" else 1 / 2
-        noise = seeded(0, "posterior samples of step 0" + (" on rank 1" if rank else ""))
-        draw = network.draw(own, noise)
-        scale = 1 if parallel == "samples" else 2
-        terms = inducing.ELBO(network, likelihood, 21).terms(
-            draw, scale * likelihood.log_prob(draw(x), y).sum(-1)
-        )
-        (-share * terms.objective / 21).backward()
-        total, elbo = total + flat([p.grad for p in learned(network, likelihood)]), elbo + share * terms.elbo / 21
-    return total, [elbo.item()]
-
-
-PICTURES = torch.randn(10, 1, 8, 8, generator=torch.Generator().manual_seed(0), **DOUBLE)
-LABELS = torch.arange(10) % 3
-
-
-def images():
-    torch.manual_seed(0)
-    network = inducing.models.lenet((1, 8, 8), 3, 2, inducing_points=PICTURES[:4], inducing_targets=LABELS[:4])
-    return network, inducing.Categorical()
-
-
-def deep_gp():
-    torch.manual_seed(0)
-    return inducing.models.deep_gp(1, 1, 2, inducing_points=X[::4].float()), inducing.Gaussian()
-
-
-def distance(a, b):
-    return max(((a[0] - b[0]).norm() / b[0].norm()).item(), abs(a[1][-1] - b[1][-1]) / abs(b[1][-1]))
-
-
-weighted = (X, Y, torch.arange(1.0, 22, **DOUBLE))
-optimal_start = {"optimal_start": False, "closed_form_kl": False}
-for name, kwargs in {
-    "whole batch": {},
-    "minibatches": {"batch_size": 10, "steps": 6},
-    "ranks without rows": {"batch_size": 4, "steps": 6},
-    "weights": {"data": weighted, "batch_size": 10, "steps": 3},
-    "images": {"model": images, "data": (PICTURES, LABELS), "batch_size": 7, "steps": 2},
-    "dataset": {"data": torch.utils.data.TensorDataset(X, Y), "batch_size": 10, "steps": 3},
-}.items():
-    results[name] = distance(gradient_after(parallel="rows", **kwargs), gradient_after(parallel=None, **kwargs))
-for parallel, num_samples in (("data", 3), ("samples", 3), ("samples", 4)):
-    found = gradient_after(parallel=parallel, num_samples=num_samples, **optimal_start)
-    results[f"{parallel} {num_samples}"] = distance(found, by_hand(parallel, num_samples))
-
-# float64 inside, noise for every row
-results["deep gp"] = gradient_after(steps=3, model=deep_gp, data=(X.float(), Y.float()))[0].tolist()
-
-# first values may differ, and are then those of rank 0
-network, likelihood = model(seed=int(os.environ["RANK"]))
-seen = []
-for p in learned(network, likelihood):
-    p.register_post_accumulate_grad_hook(lambda p: seen.append(id(p)))
-called = []
-history = fit(
-    network, likelihood, num_steps=9, callbacks=[lambda record: called.append(record.step), lambda record: record.step == 3]
-)
-results["first values"] = flat(learned(network, likelihood)).tolist()
-results["without a gradient"] = [len(learned(network, likelihood)) - len(set(seen)), len(seen) / len(set(seen))]
-results["called"] = called
-results["steps"] = len(history)
-
-# what is not learned, too
-network, likelihood = model(seed=int(os.environ["RANK"]))
-network.inducing_points.requires_grad_(False)
-fit(network, likelihood, num_steps=2)
-results["fixed values"] = flat([network.inducing_points, *learned(network, likelihood)]).tolist()
-
-# rows that one rank alone cannot use: the script goes on
-network, likelihood = model()
-spoilt = X.clone()
-spoilt[2] = float("nan")
-try:
-    fit(network, likelihood, torch.utils.data.TensorDataset(spoilt, Y), num_steps=2)
-except (inducing.RankError, ValueError) as error:
-    results["bad row"] = [type(error).__name__, str(error)]
-
-# without a random_state all have the seed of rank 0
-results["estimator"] = inducing.BNNRegressor(max_steps=2).fit(X.numpy(), Y.numpy()[:, 0]).predict(X.numpy()).tolist()
-
-# one rank fails, all go back
-for name, times in (("factorisation", 1), ("not a number", 1), ("never again", 100)):
-    network, likelihood = model()
-    calls = []
-    if name == "factorisation":
-        before = network.draw
-        def draw(*args):
-            calls.append(True)
-            if os.environ["RANK"] == "1" and len(calls) == 4:
-                raise inducing.FactorisationError("no factor.")
-            return before(*args)
-        network.draw = draw
-    else:
-        def spoil(gradient):
-            calls.append(True)
-            return gradient * float("nan") if os.environ["RANK"] == "1" and 4 <= len(calls) < 4 + times else gradient
-        network.inducing_points.register_hook(spoil)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            history = fit(network, likelihood, num_steps=6)
-            outcome = [record.learning_rate for record in history.records]
-        except inducing.DivergenceError as error:
-            outcome = str(error)
-    results[name] = [outcome, flat(learned(network, likelihood)).tolist(), [str(w.message) for w in caught]]
-
-# what does not fit together
-network, likelihood = model()
-rank = float(os.environ["RANK"])
-def drift(record):
-    with torch.no_grad():
-        next(network.parameters()).add_(1e-3)
-for name, kwargs in {
-    "other data": {"data": (X, Y + rank)},
-    "own shards": {"data": (X[int(rank) :: 2], Y[int(rank) :: 2])},
-    "other seed": {"seed": int(rank)},
-    "few samples": {"parallel": "samples", "num_samples": 1},
-    "loader": {"data": torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), 5, shuffle=True)},
-    "drift": {"num_steps": 2, "callbacks": drift},
-}.items():
-    try:
-        fit(network, likelihood, **kwargs)
-    except (inducing.RankError, ValueError) as error:
-        results[name] = str(error)
-
-network, likelihood = model()
-alone = inducing.predict(network, likelihood, X, 7).outputs
-rows = inducing.predict(network, likelihood, X, 7, batch_size=4, parallel="rows").outputs
-few = inducing.predict(network, likelihood, X[:1], 7, parallel="rows").outputs
-samples = inducing.predict(network, likelihood, X, 7, parallel="samples").outputs
-second = network.sample_functions(3, seeded(0, "functions on rank 1").initial_seed())(X)
-expected = torch.cat([network.sample_functions(4, 0)(X), second])
-results["predict"] = [(a - b).abs().max().item() for a, b in ((rows, alone), (few, alone[:, :1]), (samples, expected))]
-try:
-    inducing.predict(network, likelihood, X + rank, 7, parallel="rows")
-except inducing.RankError as error:
-    results["other inputs"] = str(error)
-
-elbos = {}
-for parallel in ("data", "samples", None):
-    network, likelihood = model()
-    fit(network, likelihood, num_steps=120, num_samples=4, learning_rate=3e-2, parallel=parallel)
-    terms = inducing.evaluate(network, likelihood, (X, Y), 400)
-    elbos[str(parallel)] = [(terms.elbo / 21).item(), (terms.samples.std() / 21 / 20).item()]
-results["final elbo"] = elbos
-
-network, likelihood = model()
-elastic(network, likelihood)
-torch.save(flat(learned(network, likelihood)), out / f"uninterrupted-{os.environ['RANK']}.pt")
-(out / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(results))
-"""
-)
-
-KILLED = (
-    COMMON
-    + """
-die_at = int(sys.argv[2])
-network, likelihood = model()
-backwards = []
-
-
-def count(gradient):
-    backwards.append(True)
-    first_time = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-    if os.environ["RANK"] == "1" and len(backwards) == die_at and first_time:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-network.inducing_points.register_hook(count)
-log = [inducing.JSONLog(out / "log.jsonl")] if inducing.distributed.is_first() else []
-elastic(network, likelihood, num_steps=40 if die_at else 100_000, checkpoint=out / "run", checkpoint_seconds=0.0, callbacks=log)
-torch.save(flat(learned(network, likelihood)), out / f"killed-{os.environ['RANK']}.pt")
-print("took", len(backwards), "steps")
-"""
-)
+RANKS = Path(__file__).parent / "ranks"
 
 
 def command(*arguments, restarts=0, interval=0.1):
@@ -283,8 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(folder):
     """What each of two ranks found, in one start of both."""
-    (folder / "together.py").write_text(TOGETHER)
-    done = launch(folder / "together.py", folder)
+    done = launch(RANKS / "together.py", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
@@ -400,9 +162,8 @@ def test_the_final_elbo_is_that_of_one_process(found):
 
 def test_a_killed_rank_and_what_the_user_sees(found, folder):
     """The others end with a message; started again, killed again and restarted by torchrun, the run ends as if never killed."""
-    (folder / "killed.py").write_text(KILLED)
     # torchrun ends rank 0 when it looks and finds rank 1 gone; on a busy machine a tenth of a second is short for a message
-    done = launch(folder / "killed.py", folder, 15, interval=3)
+    done = launch(RANKS / "killed.py", folder, 15, interval=3)
     assert done.returncode != 0
     assert "RankError: step 15, rank 0 of 2: another process of this run has ended or cannot be reached" in done.stderr
     assert "Why is in its own error, or in torchrun's summary" in done.stderr
@@ -410,7 +171,7 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
     assert re.search(r"Signal 9 \(SIGKILL\)", done.stderr)
     assert (folder / "run" / "step-000000014.safetensors").exists()
 
-    done = launch(folder / "killed.py", folder, 10, restarts=1)
+    done = launch(RANKS / "killed.py", folder, 10, restarts=1)
     assert done.returncode == 0, done.stderr[-4000:]
     # 14 steps by the first start, then 9, and 17 after the restart
     assert re.findall(r"took (\d+) steps", done.stdout) == ["17", "17"]
@@ -421,9 +182,8 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
 
 
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path):
-    (tmp_path / "killed.py").write_text(KILLED)
     process = subprocess.Popen(
-        command(tmp_path / "killed.py", tmp_path, 0), stderr=subprocess.PIPE, text=True, env=environment()
+        command(RANKS / "killed.py", tmp_path, 0), stderr=subprocess.PIPE, text=True, env=environment()
     )
     while len(list((tmp_path / "run").glob("step-*"))) < 2 and process.poll() is None:
         time.sleep(0.05)
