@@ -19,13 +19,13 @@ What is fast, and where it is written down:
 
 - `inducing.linalg.reparameterisation`: the gradient of a regression follows the law of its draw, not the noise. A draw
   with mean m and precision A moves by A^-1 (dc - dA (m + w) / 2), which has the right mean and covariance, and the
-  gradient of log Q is taken along w alone. There is no derivative of a Cholesky factor, no F x F matrix for each output, and
+  gradient of log Q is taken along w alone. There is no derivative of the factor of A, no F x F matrix for each output, and
   no gradient of Gram matrices: what is left costs as much as running the layer twice. It is also quieter. With two samples
   a step, after 1,000 to 1,500 steps and at half the cost of a step, the ELBO per data point was 0.651 and 0.649 against
   0.642 and 0.656 (two seeds) on yacht, -0.655 against -0.655 on boston, 0.826 against 0.751 on energy, where the other
   side is the exact gradient of draws at fixed noise and of the KL in closed form.
-- `inducing.linalg.conditional`: where that is not used (convolutions, Gaussian processes, KLs in closed form), a backward
-  by hand through N(A^-1 c, A^-1) without a gradient of the factor: one small product and two solves from the right, which
+- `inducing.linalg.conditional`: where that is not used (convolutions with many patches, Gaussian processes, KLs in closed
+  form with F <= n), a backward by hand through N(A^-1 c, A^-1) without a gradient of the factor: one small product and two solves from the right, which
   MKL does two to four times faster than solves from the left.
 - `inducing.linalg.gram`: with a precision for each output, the Gram matrices of all outputs are one product of the
   precisions with the outer products of rows, 128 rows at a time, which stay in the cache.

@@ -93,9 +93,10 @@ def test_primal_equals_dual(rows, features, root):
     primal = solve_primal(inputs, pseudo, prior, noise)
     dual = solve_dual(inputs, pseudo, prior, noise, row_noise)
     torch.testing.assert_close(primal.draw, dual.draw, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(primal.mean, dual.mean, rtol=1e-8, atol=1e-8)
-    right = torch.randn_like(primal.draw)
-    torch.testing.assert_close(primal.solve(right), dual.solve(right), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(primal.middle, dual.middle, rtol=1e-8, atol=1e-8)
+    to_draw, to_kl = torch.randn_like(primal.draw), torch.randn_like(primal.kl)
+    torch.testing.assert_close(primal.pull(to_draw, None), dual.pull(to_draw, None), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(primal.pull(to_draw, to_kl), dual.pull(to_draw, to_kl), rtol=1e-8, atol=1e-8)
     kls = [regress(inputs, pseudo, prior, SAMPLES, form=form, closed_form_kl=True).kl for form in ("primal", "dual")]
     torch.testing.assert_close(*kls, rtol=1e-8, atol=1e-8)
 
@@ -245,6 +246,33 @@ def test_float32_keeps_the_kl_within_a_tenth_of_a_nat(case, log_precision, close
     # the resolution of a KL of millions of nats; and what is lost by problems just above the limit of their form
     rtol = 2e-4 if case in ILL_CONDITIONED else 1e-7
     torch.testing.assert_close(single.kl.double(), exact.kl, rtol=rtol, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("scale", "log_precision"), [(1.0, 0.0), (1.0, 7.0), (1.0, 14.0), (1e3, 0.0), (1e3, 7.0), (1e6, 0.0)]
+)
+@pytest.mark.parametrize(("rows", "features"), [(12, 6), (6, 12)])
+def test_float32_keeps_the_gradients(rows, features, scale, log_precision, monkeypatch):
+    """Of the draw and of its KL, against float64 with the same noise."""
+    inputs, values = scale * torch.randn(1, rows, features), torch.randn(rows, OUTPUTS)
+    root = torch.full((1, rows), log_precision / 2).exp()
+    stored, cotangent = {}, torch.randn(2, features, OUTPUTS)
+
+    def noise(shape, like, generator=None):
+        return stored.setdefault(shape, torch.randn(shape)).to(like.dtype)
+
+    monkeypatch.setattr("inducing.linalg.regression.standard_normal", noise)
+
+    def gradients(dtype, of_draw):
+        arguments = [tensor.to(dtype).requires_grad_() for tensor in (inputs, values, root)]
+        prior = ScaledIdentity(torch.tensor([float(features)], dtype=dtype), features)
+        weights, kl = regress(arguments[0], PseudoOutputs(*arguments[1:]), prior, 2)
+        value = (cotangent * weights).sum() if of_draw else kl.sum()
+        return torch.autograd.grad(value, arguments)
+
+    for of_draw in (True, False):
+        for single, double in zip(gradients(torch.float32, of_draw), gradients(torch.float64, of_draw), strict=True):
+            assert (single - double).norm() < 1e-3 * double.norm()
 
 
 @settings(max_examples=60, deadline=None)

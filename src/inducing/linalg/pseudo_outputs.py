@@ -62,6 +62,10 @@ class PseudoOutputs(NamedTuple):
         values = self.values if self.values.ndim == 3 else self.values[None]
         return self._whiten(by_group(values, len(self.root)))
 
+    def whiten_outputs(self, rows: Float[Tensor, "#S n O"]) -> Float[Tensor, "#S n O"]:
+        """L'r of rows with all outputs side by side."""
+        return by_output(self._whiten(by_group(rows, len(self.root))))
+
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
         return self.root[..., None] * rows if self.root.ndim == 2 else self.root.mT @ rows
 

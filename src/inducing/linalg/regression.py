@@ -37,7 +37,7 @@ from inducing.linalg.conditional import Conditional, condition
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
-from inducing.linalg.reparameterisation import Solution, follow
+from inducing.linalg.reparameterisation import Pulled, Solution, follow
 
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype
@@ -209,15 +209,21 @@ def solve_primal(
         return None
     factor = posterior.factor
 
-    def solve(right: Tensor) -> Tensor:
-        # A^-1 b = T^-T T^-1 b
-        return by_output(solve_lower_transposed(factor, solve_lower(factor, by_group(right, groups))))
-
-    # m = A^-1 Y't,   w = m + T^-T z,   A (w - m) = T z
+    # m = A^-1 Y't,   w = m + T^-T z
     projected = solve_lower(factor, pseudo_outputs.cross(inputs))
     mean, draw = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, projected + noise)
     kl = primal_kl(Conditional(draw, logdet(factor)), prior, noise)
-    return Solution(by_output(draw), by_output(mean), by_output(factor @ noise), kl, solve)
+    # u = (m + w) / 2;   P w - A (w - m) = P w - T z
+    middle = by_output(torch.lerp(mean, draw, 0.5))
+
+    def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
+        # A^-1 b = T^-T T^-1 b
+        right = by_group(_add(to_draw, to_kl, by_output(prior.matmul(draw) - factor @ noise)), groups)
+        pulled = by_output(solve_lower_transposed(factor, solve_lower(factor, right)))
+        missing = pseudo_outputs.values - inputs @ middle
+        return Pulled(pulled, *(pseudo_outputs.whiten_outputs(rows) for rows in (inputs @ pulled, missing)))
+
+    return Solution(by_output(draw), middle, kl, pull)
 
 
 def solve_dual(
@@ -237,25 +243,40 @@ def solve_dual(
         return None
     factor = evidence.factor
 
-    def solve(right: Tensor) -> Tensor:
-        # A^-1 b = P^-1 (b - Y' B^-1 Y P^-1 b)
-        right = by_group(right, groups)
-        explained = solve_lower_transposed(factor, solve_lower(factor, whitened @ prior.solve(right)))
-        return by_output(prior.solve(right - whitened.mT @ explained))
+    def solve_evidence(rows: Tensor) -> Tensor:
+        return solve_lower_transposed(factor, solve_lower(factor, rows))
 
-    # w0 ~ prior, then Matheron's rule: w = w0 + P^-1 Y's, s = B^-1 (t - Y w0 + e);   A (w - m) = P w0 + Y'e
+    # w0 ~ prior, then Matheron's rule: w = w0 + P^-1 Y's, s = B^-1 (t - Y w0 + e)
     prior_weights = prior.colour(noise)
     residual = targets - whitened @ prior_weights + row_noise
-    dual = solve_lower_transposed(factor, solve_lower(factor, residual))
+    dual = solve_evidence(residual)
     draw = prior_weights + prior.solve(whitened.mT @ dual)
-    tension = prior.matmul(prior_weights) + whitened.mT @ row_noise
     # m = P^-1 Y' B^-1 t = P^-1 Y' T^-T (T^-1 t)
     projected = solve_lower(factor, targets)
     mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
     # KL sample = logdet(B)/2 + |T^-1 t|^2/2 - |s - e|^2/2, since L'(v - Xw) = s - e
     spread = projected.square().sum((1, 2, 3)) - (dual - row_noise).square().sum((1, 2, 3))
     kl = (columns * logdet(factor).sum(-1) + spread) / 2
-    return Solution(by_output(draw), by_output(mean), by_output(tension), kl, solve)
+
+    def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
+        # differences that lose their digits are never made: P w - A (w - m) = Y'(s - e),   A^-1 Y' = P^-1 Y' B^-1
+        pulled = rows = None
+        if to_draw is not None:
+            # A^-1 b = P^-1 (b - Y' B^-1 Y P^-1 b),   Y A^-1 b = B^-1 Y P^-1 b
+            right = by_group(to_draw, groups)
+            rows = solve_evidence(whitened @ prior.solve(right))
+            pulled = prior.solve(right - whitened.mT @ rows)
+        if to_kl is not None:
+            ascent = prior.solve(whitened.mT @ solve_evidence(dual - row_noise))
+            ascent_rows = solve_evidence(whitened @ prior.solve(whitened.mT @ (dual - row_noise)))
+            pulled, rows = _add(pulled, to_kl, ascent), _add(rows, to_kl, ascent_rows)
+        assert pulled is not None
+        assert rows is not None
+        # L'(v - X u) = (L'(v - X w) + L'(v - X m)) / 2 = (s - e + B^-1 t) / 2
+        missing = (dual - row_noise + solve_lower_transposed(factor, projected)) / 2
+        return Pulled(by_output(pulled), by_output(rows), by_output(missing))
+
+    return Solution(by_output(draw), by_output(torch.lerp(mean, draw, 0.5)), kl, pull)
 
 
 def closed_form_dual_kl(
@@ -270,6 +291,17 @@ def closed_form_dual_kl(
     mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
     per_output = logdet(factor) + inverse.square().sum((-2, -1)) - rows
     return (columns * per_output.sum(-1) + prior.quadratic(mean)) / 2
+
+
+def _add(
+    first: Float[Tensor, "S ..."] | None, scale: Float[Tensor, " S"] | None, second: Float[Tensor, "S ..."]
+) -> Tensor:
+    """first + scale second, for each sample, where either may be missing."""
+    if scale is None:
+        assert first is not None
+        return first
+    scaled = scale.view(-1, *(1,) * (second.ndim - 1)) * second
+    return scaled if first is None else first + scaled
 
 
 def _evidence(whitened: Float[Tensor, "#S G n F"], prior: Precision) -> Float[Tensor, "#S G n n"]:

@@ -11,7 +11,8 @@ c - A u at a fixed u, for a regression X' Lambda (v - X u) - P u, and costs no m
 fixed noise z in w = m + T^-T z has an F x F matrix for each output instead.
 
 Of log Q(w) - log P(w), the gradient of log Q along w is wanted alone, -A (w - m). Its dependence on c and A at a fixed w has
-zero expectation; leaving it out makes the gradient quieter, and without any noise where Q is the exact posterior.
+zero expectation; leaving it out makes the gradient quieter, and that of Q's parameters without any noise where Q is the
+exact posterior.
 
 References:
     Roeder, Wu & Duvenaud, Sticking the landing (2017). Figurnov, Mohamed & Mnih, Implicit reparameterization gradients
@@ -27,10 +28,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.linalg.cholesky import solve_lower_transposed
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
 
 Weights = Float[Tensor, "S F O"]
+
+
+class Pulled(NamedTuple):
+    """What a gradient pulls on: g = A^-1 w~, and whitened rows.
+
+    Arguments:
+        weights: g.
+        reached: L'X g; where n < F and Lambda is high, a product of X with g would have no digits left.
+        missing: L'(v - X u).
+    """
+
+    weights: Weights
+    reached: Float[Tensor, "S n O"]
+    missing: Float[Tensor, "S n O"]
 
 
 class Solution(NamedTuple):
@@ -38,17 +54,15 @@ class Solution(NamedTuple):
 
     Arguments:
         draw: w.
-        mean: m.
-        tension: A (w - m), the negative gradient of log Q.
+        middle: u.
         kl: log Q(w) - log P(w).
-        solve: b -> A^-1 b.
+        pull: From the gradients with respect to w and to the KL, the latter along w by P w - A (w - m): g and its rows.
     """
 
     draw: Weights
-    mean: Float[Tensor, "#S F O"]
-    tension: Weights
+    middle: Weights
     kl: Float[Tensor, " S"]
-    solve: Callable[[Weights], Weights]
+    pull: Callable[[Weights | None, Float[Tensor, " S"] | None], Pulled]
 
 
 def follow(
@@ -58,14 +72,11 @@ def follow(
     draw = solution.draw
     if not torch.is_grad_enabled():
         return draw, solution.kl
-    middle = torch.lerp(solution.mean, draw, 0.5)
-    of_middle, of_draw = (prior.matmul(weights[:, None])[:, 0] for weights in (middle, draw))
+    of_middle = prior.matmul(solution.middle[:, None])[:, 0]
     # -log P(w), but for a constant; at a fixed w it depends on P alone
     learned = of_middle.requires_grad
-    energy = ((draw * of_draw).sum((1, 2)) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
-    # d (log Q - log P) / dw = P w - A (w - m)
-    slope = of_draw.detach() - solution.tension
-    followed: tuple[Tensor, Tensor] = _Follow.apply(solution, middle, slope, inputs, *pseudo_outputs, of_middle, energy)
+    energy = (prior.quadratic(draw[:, None]) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
+    followed: tuple[Tensor, Tensor] = _Follow.apply(solution, inputs, *pseudo_outputs, of_middle, energy)
     return followed
 
 
@@ -76,38 +87,32 @@ class _Follow(torch.autograd.Function):
     def forward(
         ctx: Any,
         solution: Solution,
-        middle: Tensor,
-        slope: Tensor,
         inputs: Tensor,
         values: Tensor,
         root: Tensor,
         of_middle: Tensor,
         energy: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(middle, slope, inputs, values, root)
-        ctx.solve = solution.solve
+        ctx.save_for_backward(solution.middle, inputs, values, root)
+        ctx.pull = solution.pull
         ctx.set_materialize_grads(False)
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
-        middle, slope, inputs, values, root = ctx.saved_tensors
-        if to_kl is not None:
-            through_kl = to_kl[:, None, None] * slope
-            to_draw = through_kl if to_draw is None else to_draw + through_kl
-        if to_draw is None:
-            return (None,) * 8
+        middle, inputs, values, root = ctx.saved_tensors
+        if to_draw is None and to_kl is None:
+            return (None,) * 6
         # g = A^-1 w~,   residual = X' Lambda r - P u with r = v - X u:   X~ = Lambda r g' - Lambda X g u',   v~ = Lambda X g
-        pulled = ctx.solve(to_draw)
-        missing, reached = values - inputs @ middle, inputs @ pulled
+        pulled, reached, missing = ctx.pull(to_draw, to_kl)
         weighted, to_root = _weigh(root, reached, missing)
         to_inputs = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[1]:
             to_inputs = torch.baddbmm(weighted.missing @ pulled.mT, weighted.reached, middle.mT, alpha=-1)
             to_inputs = to_inputs.sum_to_size(inputs.shape)
-        to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[6] else (None, None)
-        return None, None, None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, to_of_middle, to_energy
+        to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[4] else (None, None)
+        return None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, to_of_middle, to_energy
 
 
 class _Weighted(NamedTuple):
@@ -122,14 +127,15 @@ def _weigh(
     reached: Float[Tensor, "S n O"],
     missing: Float[Tensor, "S n O"],
 ) -> tuple[_Weighted, Tensor]:
-    """Lambda times the rows, and the gradient of (X g)' Lambda r with respect to L."""
+    """Lambda X g and Lambda r from L'X g and L'r, and the gradient of (X g)' Lambda r with respect to L."""
     if root.ndim == 2:
-        weights = root.square().mT
         # 2 l_n (X g)_n r_n, summed over the outputs that share it
-        product = (reached * missing).sum(0).mT.sum_to_size(root.shape)
-        return _Weighted(weights * reached, weights * missing), 2 * root * product
-    by_groups = [by_group(rows, len(root)) for rows in (reached, missing)]
-    whitened = [root.mT @ rows for rows in by_groups]
+        to_root = (
+            2 * (reached * missing).sum(0).mT.sum_to_size(root.shape) / root.clamp_min(torch.finfo(root.dtype).tiny)
+        )
+        return _Weighted(root.mT * reached, root.mT * missing), to_root
+    reached, missing = (by_group(rows, len(root)) for rows in (reached, missing))
+    unwhitened = [solve_lower_transposed(root[None], rows) for rows in (reached, missing)]
     # X g (L'r)' + r (L'X g)'
-    to_root = by_groups[0] @ whitened[1].mT + by_groups[1] @ whitened[0].mT
-    return _Weighted(*(by_output(root @ rows) for rows in whitened)), to_root.sum(0)
+    to_root = unwhitened[0] @ missing.mT + unwhitened[1] @ reached.mT
+    return _Weighted(*(by_output(root @ rows) for rows in (reached, missing))), to_root.sum(0)
