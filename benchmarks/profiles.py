@@ -25,8 +25,8 @@ What is fast, and where it is written down:
   0.642 and 0.656 (two seeds) on yacht, -0.655 against -0.655 on boston, 0.826 against 0.751 on energy, where the other
   side is the exact gradient of draws at fixed noise and of the KL in closed form.
 - `inducing.linalg.conditional`: where that is not used (convolutions with many patches, Gaussian processes, KLs in closed
-  form with F <= n), a backward by hand through N(A^-1 c, A^-1) without a gradient of the factor: one small product and two solves from the right, which
-  MKL does two to four times faster than solves from the left.
+  form with F <= n), a backward by hand through N(A^-1 c, A^-1) without a gradient of the factor: one small product and two
+  solves from the right, which MKL does two to four times faster than solves from the left.
 - `inducing.linalg.gram`: with a precision for each output, the Gram matrices of all outputs are one product of the
   precisions with the outer products of rows, 128 rows at a time, which stay in the cache.
 - Samples that share their inputs, in the first layer, share one factorisation, and so do outputs that share a precision.

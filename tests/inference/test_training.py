@@ -97,10 +97,24 @@ def test_the_kl_warms_up_in_stairs():
 
 
 def test_a_run_that_was_damped_to_the_end_says_so():
+    net, calls = network(), []
+
+    def spoil(gradient):
+        calls.append(True)
+        return gradient * float("nan") if 2 <= len(calls) < 8 else gradient
+
+    net.inducing_points.register_hook(spoil)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(learning_rate=100.0, num_steps=20)
+        fit(net, num_steps=6)
     assert any("steps damped to" in str(w.message) and "Lower learning_rate" in str(w.message) for w in caught)
+
+
+def test_gradients_whose_squares_overflow_are_named():
+    net = network()
+    net.inducing_points.register_hook(lambda gradient: gradient * 1e30)
+    with pytest.raises(inducing.DivergenceError, match=r"the gradient of network\.inducing_points is not finite"):
+        fit(net)
 
 
 def test_callbacks_see_every_step_and_can_stop():

@@ -29,7 +29,9 @@ def explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
     elif not torch.isfinite(terms.log_likelihood).all():
         where = "the log-likelihood"
     else:
-        bad = [name for name, p in elbo.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
+        # Adam needs their squares
+        learned = ((name, p.grad) for name, p in elbo.named_parameters() if p.grad is not None)
+        bad = [name for name, gradient in learned if not torch.isfinite(gradient.square().sum())]
         where = f"the gradient of {', '.join(bad)}"
     return (
         f"{where} is not finite. Likely causes: a learning rate that is too high, or data on an extreme scale. Remedies: "
