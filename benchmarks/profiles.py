@@ -39,9 +39,10 @@ another pass: together a quarter of `uci-per-output`. Small networks (`toy`, `uc
 for a step, a few microseconds each, and passes over S x B x O activations that are bound by memory: the product that sends
 the gradient back through 455 rows takes 0.18 ms alone and 0.75 ms among the others, with its operands out of the cache.
 
-The two targets at the edge are `toy` and `uci-shared`. In runs of the same code on a quiet machine their ratios were 5.3 to
-6.4 and 4.9 to 5.9: the fastest run of the textbook varies by a third with where its large matrices lie in memory. By medians
-instead of fastest runs they were 5.8 to 7.3 and 5.7 to 6.9; on one thread 6.9 to 7.4 and 6.1 to 6.6.
+The targets at the edge are `toy`, `uci-shared` and `uci-per-output`. In repeated runs on a quiet machine their ratios were
+5.1 to 6.4, 4.6 to 5.9 and 2.7 to 3.5, with our side always at 7, 8 and 19 to 20 ms: the fastest run of the textbook varies
+by a third with where its large matrices lie in memory. By medians instead of fastest runs they were 5.8 to 7.3, 5.7 to 6.9
+and 3.4 to 3.7; on one thread 6.9 to 7.4, 6.1 to 6.6 and 3.8.
 
 What was tried and gained nothing: a blocked factorisation of the batch (halves and quarters of 51, products in
 between: 10.4 to 11.3 microseconds for a matrix against 10.1); a pool of two threads of Python for the batches of LAPACK

@@ -64,6 +64,8 @@ class PseudoOutputs(NamedTuple):
 
     def whiten_outputs(self, rows: Float[Tensor, "#S n O"]) -> Float[Tensor, "#S n O"]:
         """L'r of rows with all outputs side by side."""
+        if self.root.ndim == 2:
+            return self.root.mT * rows
         return by_output(self._whiten(by_group(rows, len(self.root))))
 
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
