@@ -328,6 +328,7 @@ def test_nothing_that_is_read_or_written_is_written_over(model):
     assert refused(run(*fit, "--out", "r.html", "--report", "r.html"), "inducing fit: r.html is the out")
     assert refused(run("predict", model, "t.csv", "--out", "t.csv"), "inducing predict: t.csv is the table")
     assert refused(run("predict", model, "t.csv", "--out", model), f"inducing predict: {model} is the model")
+    assert refused(run("predict", model, model), f"inducing predict: {model} cannot be both the model and the table")
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -129,6 +129,8 @@ def _check_apart(**paths: Path | None) -> None:
         if path is None or path == Path("-"):
             continue
         other = seen.setdefault(path.resolve(), name)
+        if other != name and name == "table":
+            raise ValueError(f"{path} cannot be both the {other} and the {name}; give one file for each")
         if other != name:
             raise ValueError(f"{path} is the {other} and would be overwritten as the {name}; choose another name")
 

@@ -130,9 +130,10 @@ UCI_DGP = Experiment(
             "num_steps": 3,
             "test_samples": 5,
         },
-        # wine has more rows, so each step costs more
+        # what reaches the paper's ELBOs: sets with more noise need more steps, wine has more rows and needs fewer
         "cpu": [
-            {**_CPU, "dataset": ("boston", "concrete", "energy", "yacht"), "num_steps": 3000},
+            {**_CPU, "dataset": ("boston", "concrete"), "num_steps": 8000},
+            {**_CPU, "dataset": ("energy", "yacht"), "num_steps": 3000},
             {**_CPU, "dataset": ("wine",), "num_steps": 1500},
         ],
     },

@@ -240,3 +240,10 @@ def test_nothing_broadcasts(case):
         return
     with pytest.raises(ValueError, match=r"y must have shape \(6, 2\) like the outputs, got \(6, 1\)"):
         case.likelihood().log_prob(outputs(case), y[:, :1])
+
+
+def test_labels_for_gaussian_noise_get_a_hint():
+    with pytest.raises(
+        ValueError, match=r"shape \(B, 10\), got \(3,\); labels of 10 classes go with inducing.Categorical"
+    ):
+        inducing.Gaussian().check_targets(torch.tensor([0, 9, 2]), (10,))

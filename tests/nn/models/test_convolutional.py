@@ -81,3 +81,9 @@ def test_a_drawn_network_is_a_function_of_each_row(name):
 def test_other_sizes_of_images():
     network = inducing.models.lenet((3, 13, 10), 4, 2, num_inducing=3, boundary="exact")
     assert network(torch.randn(2, 3, 13, 10)).shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize("make", [inducing.models.lenet, inducing.models.resnet8, inducing.models.resnet18])
+def test_an_image_has_three_axes(make):
+    with pytest.raises(ValueError, match=r"input_shape must be \(channels, height, width\) .* got 1"):
+        make(1, 10)

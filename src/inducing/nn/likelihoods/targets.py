@@ -13,7 +13,11 @@ def check_shape(y: object, shape: tuple[int, ...], reason: str = "") -> Tensor:
     y = check_tensor("y", y)
     if tuple(y.shape[1:]) != shape or y.ndim == 0:
         expected = ", ".join(["B", *map(str, shape)])
-        hint = "; use y[:, None]" if y.ndim == 1 and shape == (1,) else ""
+        hint = ""
+        if y.ndim == 1 and shape == (1,):
+            hint = "; use y[:, None]"
+        elif y.ndim == 1 and len(shape) == 1 and not y.is_floating_point():
+            hint = f"; labels of {shape[0]} classes go with inducing.Categorical()"
         raise ValueError(f"y must have shape ({expected}){reason}, got {tuple(y.shape)}{hint}")
     return y
 

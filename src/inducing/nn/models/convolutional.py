@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from inducing.linalg.geometry import Boundary
@@ -53,7 +55,7 @@ def lenet(
         torch.Size([1, 3, 10])
     """
     make = _Maker(posteriors_of(posterior, 4), prior, boundary, normalise)
-    colours, height, width = input_shape
+    colours, height, width = _image_shape(input_shape)
     layers = [
         *make.convolution(colours, channels),
         nn.ReLU(),
@@ -95,7 +97,7 @@ def resnet8(
         torch.Size([1, 3, 10])
     """
     make = _Maker(posteriors_of(posterior, 8), prior, boundary, normalise)
-    layers: list[nn.Module] = [*make.convolution(input_shape[0], channels), nn.ReLU()]
+    layers: list[nn.Module] = [*make.convolution(_image_shape(input_shape)[0], channels), nn.ReLU()]
     for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
         first, second = make.convolution(channels, channels), make.convolution(channels, channels)
         layers += [Residual(*first, nn.ReLU(), *second, nn.ReLU()), pool]
@@ -136,7 +138,7 @@ def resnet18(
     if normalise is None:
         normalise = any(each.needs_inducing for each in posteriors)
     make = _Maker(posteriors, prior, boundary, normalise)
-    layers: list[nn.Module] = [*make.convolution(input_shape[0], channels), nn.ReLU()]
+    layers: list[nn.Module] = [*make.convolution(_image_shape(input_shape)[0], channels), nn.ReLU()]
     width = channels
     for stage in range(4):
         for block in range(2):
@@ -147,6 +149,13 @@ def resnet18(
             width = wider
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(width, out_features)]
     return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+
+
+def _image_shape(shape: Shape) -> Shape:
+    """Channels, height and width of an image."""
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        raise ValueError(f"input_shape must be (channels, height, width) of an image, e.g. (1, 28, 28), got {shape!r}")
+    return tuple(shape)
 
 
 class _Maker:
