@@ -1,10 +1,11 @@
+import pytest
 import torch
 
 from inducing.inference.history import History, Record
 
 
 def record(step, elbo):
-    return Record(step, elbo, elbo + 3.5, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, 0.2)
+    return Record(step, elbo, elbo + 3.5, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, 0.2, elbo)
 
 
 def history(values):
@@ -28,7 +29,11 @@ def test_a_plateau_is_no_rise_beyond_the_noise():
 
 def test_a_tempered_run_rests_when_its_objective_does():
     """The KL grows as fast as the log-likelihood: the ELBO stands still, the objective with a tenth of the KL rises."""
-    steps = [Record(s, 0.0, 0.1 * s, (0.1 * s,), (0.0,), 0.1, 0.01, 3.0, 0.0, 0.2) for s in range(1, 101)]
-    assert History([step._replace(temperature=1.0) for step in steps]).has_plateaued(50)
+    steps = [Record(s, 0.0, 0.1 * s, (0.1 * s,), (0.0,), 0.1, 0.01, 3.0, 0.0, 0.2, 0.09 * s) for s in range(1, 101)]
     assert not History(steps).has_plateaued(50)
-    assert steps[-1].objective == 0.1 * 100 - 0.1 * (0.1 * 100)
+    assert History([step._replace(objective=step.elbo) for step in steps]).has_plateaued(50)
+
+
+def test_a_table_of_another_version_is_refused():
+    with pytest.raises(ValueError, match=r"no history has the shape \(3, 12\)"):
+        History.from_tensor(torch.zeros(3, 12))

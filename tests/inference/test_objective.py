@@ -27,6 +27,17 @@ def test_the_terms_add_up():
     torch.testing.assert_close(terms.objective, likelihood - 0.25 * (kl + prior_kl))
 
 
+def test_the_evidence_of_an_exact_last_layer_is_not_tempered():
+    places = {"inducing_points": X, "inducing_targets": Y, "learn_inducing_locations": False}
+    network = inducing.models.mlp(3, 2, [5], posterior="global->optimal", **places)
+    terms = inducing.ELBO(network, inducing.Gaussian(), 12)(X, Y, num_samples=6, temperature=0.25)
+    below, last = terms.kl + terms.prior_kl
+    evidence = terms.log_likelihood - last
+    assert terms.exact_last
+    torch.testing.assert_close(terms.objective, (evidence - 0.25 * below).mean())
+    torch.testing.assert_close(terms.elbo, (evidence - below).mean())
+
+
 def test_the_terms_are_those_of_the_draw():
     objective = elbo()
     terms = objective(X, Y, 3, generator=torch.Generator().manual_seed(1))

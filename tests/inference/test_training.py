@@ -59,10 +59,26 @@ def test_whole_weights_train_as_repeated_rows():
     assert not torch.allclose(weighted, unweighted, rtol=1e-2, atol=1e-2)
 
 
-def test_an_exact_last_layer_knows_no_weights():
-    points = {"inducing_points": X, "inducing_targets": Y, "learn_inducing_locations": False}
+def test_an_exact_last_layer_knows_the_weights_of_its_rows():
+    """One layer has nothing to learn but the noise: the bound is the evidence, of weighted rows as of repeated ones."""
+    weights = torch.arange(20.0) % 3 + 0.5
+    repeated = torch.arange(20).repeat_interleave((2 * weights).long())
+
+    def trained(x, y, *weights):
+        torch.manual_seed(0)
+        layer = inducing.Linear(1, 1, posterior="optimal")
+        exact = inducing.Network([layer], x, y, learn_inducing_locations=False)
+        return torch.tensor(fit(exact, (x, y, *weights), num_steps=20).elbo)
+
+    weighted, again = trained(X, Y, 2 * weights), trained(X[repeated], Y[repeated])
+    torch.testing.assert_close(weighted, again, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(weighted, trained(X, Y), rtol=1e-2, atol=1e-2)
+
+
+def test_the_rows_of_an_exact_last_layer_must_be_those_of_the_weights():
+    points = {"inducing_points": X.flip(0), "inducing_targets": Y.flip(0), "learn_inducing_locations": False}
     exact = inducing.models.mlp(1, 1, [5], posterior="global->optimal", **points)
-    with pytest.raises(ValueError, match="OptimalInducing posterior, which is known for rows that count alike"):
+    with pytest.raises(ValueError, match="whose rows must be in the order of the weights"):
         fit(exact, (X, Y, torch.ones(20)))
 
 

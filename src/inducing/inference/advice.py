@@ -39,21 +39,26 @@ def explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
     )
 
 
-def refuse_partial_optimum(network: Network, data: Data, num_data: int | float) -> None:
-    """Refuse an optimal last layer for some of the rows."""
+def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
+    """Let an optimal last layer know how often each row counts; refuse it for some of the rows."""
     last = network.last_layer
     if last is None or not isinstance(last.posterior, OptimalLikelihood):
         return
-    if isinstance(data, tuple | list) and len(data) == 3:
+    weighted = isinstance(data, tuple | list) and len(data) == 3
+    rows = len(data[0]) if weighted else num_data
+    if network.num_inducing != rows:
         raise ValueError(
-            "the last layer has an OptimalInducing posterior, which is known for rows that count alike; "
-            "leave out the weights, or use a GlobalInducing posterior"
-        )
-    if network.num_inducing != num_data:
-        raise ValueError(
-            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {num_data} "
+            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
         )
+    if weighted:
+        assert network.inducing_points is not None
+        if not torch.equal(network.inducing_points, data[0].to(network.inducing_points)):
+            raise ValueError(
+                "the last layer has an OptimalInducing posterior, whose rows must be in the order of the weights; pass "
+                "inducing_points=x and inducing_targets=y as they are in data=(x, y, weights)"
+            )
+        last.posterior.weigh(data[2])
 
 
 def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:

@@ -24,6 +24,7 @@ class Record(NamedTuple):
         gradient_norm: Norm of the gradient of the objective per data point, over all parameters.
         jitter: The largest relative jitter that a factorisation needed, 0 where none did.
         seconds: Time spent in training so far, that of interrupted runs included.
+        objective: What the step maximised: the ELBO with the KL at its weight.
     """
 
     step: int
@@ -36,11 +37,7 @@ class Record(NamedTuple):
     gradient_norm: float
     jitter: float
     seconds: float
-
-    @property
-    def objective(self) -> float:
-        """What the step maximised: the ELBO with the KL at its weight."""
-        return self.log_likelihood - self.temperature * (sum(self.kl) + sum(self.prior_kl))
+    objective: float
 
 
 @dataclass(repr=False)
@@ -82,15 +79,17 @@ class History:
     def to_tensor(self) -> Float[Tensor, "N C"]:
         """All numbers as a table, for a checkpoint."""
         rows = [[*r[:3], *r.kl, *r.prior_kl, *r[5:]] for r in self.records]
-        return torch.tensor(rows, dtype=torch.float64) if rows else torch.zeros(0, 8, dtype=torch.float64)
+        return torch.tensor(rows, dtype=torch.float64) if rows else torch.zeros(0, 9, dtype=torch.float64)
 
     @classmethod
     def from_tensor(cls, table: Float[Tensor, "N C"]) -> History:
         """The inverse of `to_tensor`."""
-        layers = (table.shape[1] - 8) // 2
+        if table.ndim != 2 or table.shape[1] < 9 or table.shape[1] % 2 == 0:
+            raise ValueError(f"no history has the shape {tuple(table.shape)}; it is damaged, or of another version")
+        layers = (table.shape[1] - 9) // 2
         return cls(
             [
-                Record(int(r[0]), r[1], r[2], tuple(r[3 : 3 + layers]), tuple(r[3 + layers : 3 + 2 * layers]), *r[-5:])
+                Record(int(r[0]), r[1], r[2], tuple(r[3 : 3 + layers]), tuple(r[3 + layers : 3 + 2 * layers]), *r[-6:])
                 for r in table.tolist()
             ]
         )

@@ -20,6 +20,7 @@ from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.processes import Process
+from inducing.nn.pseudo import OptimalLikelihood
 
 
 class ELBOTerms(NamedTuple):
@@ -31,6 +32,9 @@ class ELBOTerms(NamedTuple):
         prior_kl: The same for the priors' own variables.
         temperature: What the KL is multiplied with in the objective; the ELBO itself is never tempered.
         num_data: Number of data points that the likelihood was scaled to; with weights, their sum.
+        exact_last: Whether the last layer has its exact posterior given those below. Then the log-likelihood minus its KL is
+            the evidence of the features, log p(y | F), in every sample, so it is left whole: the temperature is for the
+            layers below.
     """
 
     log_likelihood: Float[Tensor, " S"]
@@ -38,6 +42,7 @@ class ELBOTerms(NamedTuple):
     prior_kl: Float[Tensor, "L S"]
     temperature: float
     num_data: int | float
+    exact_last: bool = False
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -57,8 +62,9 @@ class ELBOTerms(NamedTuple):
     @property
     def objective(self) -> Float[Tensor, ""]:
         """What training maximises: the log-likelihood minus temperature times the KL."""
-        kl = self.kl.sum(0) + self.prior_kl.sum(0)
-        return (self.log_likelihood - self.temperature * kl).mean()
+        kl = self.kl + self.prior_kl
+        whole = (1 - self.temperature) * kl[-1] if self.exact_last else 0.0
+        return (self.log_likelihood - self.temperature * kl.sum(0) - whole).mean()
 
 
 class ELBO(nn.Module):
@@ -121,7 +127,9 @@ class ELBO(nn.Module):
     def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
         """Put a log-likelihood of all data beside the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
-        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data)
+        last = self.network.last_layer
+        exact = last is not None and isinstance(last.posterior, OptimalLikelihood)
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, exact)
 
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None

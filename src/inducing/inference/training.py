@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.advice import advise, explain_divergence, refuse_partial_optimum
+from inducing.inference.advice import advise, explain_divergence, match_optimum
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
 from inducing.inference.distributed import ALONE, RankError, Ranks, join, quiet
@@ -99,7 +99,7 @@ def fit(
     if augment is not None:
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
-    refuse_partial_optimum(network, data, source.num_data)
+    match_optimum(network, data, source.num_data)
     parameters = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
     if not parameters:
         raise ValueError("nothing can be learned: neither the network nor the likelihood has parameters")
@@ -251,13 +251,14 @@ def _gradient(
 
 
 def _record(step: int, terms: ELBOTerms, rate: float, norm: float, jitter: float, seconds: float) -> Record:
-    parts = [terms.log_likelihood.mean(-1, keepdim=True), terms.kl.mean(-1), terms.prior_kl.mean(-1)]
+    likelihood = terms.log_likelihood.mean(-1, keepdim=True)
+    parts = [likelihood, terms.objective[None], terms.kl.mean(-1), terms.prior_kl.mean(-1)]
     # one transfer for all numbers
-    values = (torch.cat(parts).detach() / terms.num_data).tolist()
+    log_likelihood, objective, *values = (torch.cat(parts).detach() / terms.num_data).tolist()
     layers = len(terms.kl)
-    log_likelihood, kl, prior_kl = values[0], tuple(values[1 : layers + 1]), tuple(values[layers + 1 :])
+    kl, prior_kl = tuple(values[:layers]), tuple(values[layers:])
     elbo = log_likelihood - sum(kl) - sum(prior_kl)
-    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, seconds)
+    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, seconds, objective)
 
 
 def _identify(

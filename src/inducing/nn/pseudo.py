@@ -87,20 +87,29 @@ class PseudoLikelihood(Regression, ABC):
 
 
 class OptimalLikelihood(Regression, ABC):
-    """The likelihood itself: V = Y, and Lambda = the precision of its noise. Nothing is learned."""
+    """The likelihood itself: V = Y, and Lambda = the precision of its noise, times the weight of each row.
+
+    Nothing is learned.
+    """
 
     targets: Tensor
+    row_weights: Tensor
 
     def __init__(self, targets: Float[Tensor, "M O"]) -> None:
         super().__init__()
         self.inducing_inputs = None
         self.register_buffer("targets", targets)
+        self.register_buffer("row_weights", torch.ones(len(targets)))
         # in a tuple, since it is no part of the network: its parameters belong to whoever owns the likelihood
         self._tied: tuple[Gaussian, ...] = ()
 
     def tie(self, likelihood: Gaussian) -> None:
         """Take the precision from the noise of this likelihood, now and whenever it changes."""
         self._tied = (likelihood,)
+
+    def weigh(self, weights: Float[Tensor, " M"]) -> None:
+        """Let each row count as often as its weight says."""
+        self.row_weights.copy_(weights)
 
     def pseudo_data(self) -> PseudoOutputs:
         if not self._tied:
@@ -109,7 +118,7 @@ class OptimalLikelihood(Regression, ABC):
                 "as inducing.ELBO and inducing.fit do"
             )
         # one precision for all outputs, or one for each
-        root = self._tied[0].noise_variance.rsqrt().reshape(-1, 1).expand(-1, len(self.targets))
+        root = self._tied[0].noise_variance.rsqrt().reshape(-1, 1) * self.row_weights.sqrt()
         return PseudoOutputs(self.targets, root)
 
 
