@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import inducing
-from inducing.estimators import base
+from inducing.estimators import architectures, base
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(3.0, 2.0, (60, 2))
@@ -18,9 +18,14 @@ REGRESSORS = [inducing.BNNRegressor, inducing.DeepGPRegressor]
 SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
 
 
-@pytest.fixture(scope="module", params=REGRESSORS)
+# a last layer that is learned, one that is exact, and processes
+MODELS = [(REGRESSORS[0], 15), (REGRESSORS[0], "auto"), (REGRESSORS[1], 15)]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=["learned", "exact", "processes"])
 def model(request):
-    return request.param(**SMALL | {"max_steps": 60}).fit(X, Y)
+    kind, number = request.param
+    return kind(**SMALL | {"num_inducing": number, "max_steps": 60}).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +151,10 @@ def test_likelihoods(regressor, likelihood):
         assert np.array_equal(samples, np.round(samples))
 
 
-def test_whole_weights_are_repeated_rows():
+@pytest.mark.parametrize("number", [15, "auto"])
+def test_whole_weights_are_repeated_rows(number):
     weights = np.arange(60) % 3
-    quick = {**SMALL, "max_steps": 10}
+    quick = {**SMALL, "num_inducing": number, "max_steps": 10}
     weighted = inducing.BNNRegressor(**quick).fit(X, Y, sample_weight=weights)
     repeated = inducing.BNNRegressor(**quick).fit(X.repeat(weights, 0), Y.repeat(weights))
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-8)
@@ -161,15 +167,45 @@ def test_the_number_of_inducing_points_is_that_of_distinct_rows():
     assert model.network_.num_inducing == 10
 
 
+def posterior(model):
+    return type(model.network_.last_layer.posterior_spec).__name__
+
+
+def test_few_rows_are_all_inducing_points_of_an_exact_last_layer(monkeypatch):
+    twice = np.r_[X, X[:5]], np.r_[Y, Y[:5]]
+    model = inducing.BNNRegressor(max_steps=1).fit(*twice)
+    assert posterior(model) == "OptimalInducing"
+    assert model.network_.num_inducing == 60
+    assert sorted(model.network_.last_layer.posterior.row_weights.tolist()) == [1.0] * 55 + [2.0] * 5
+    for changes in ({"likelihood": "student-t"}, {"num_inducing": 20}, {"posterior": "global"}, {"warm_start": True}):
+        assert posterior(inducing.BNNRegressor(**changes, max_steps=1).fit(*twice)) == "GlobalInducing", changes
+    assert posterior(inducing.DeepGPRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
+    monkeypatch.setattr(architectures, "EXACT_ROWS", 59)
+    assert posterior(inducing.BNNRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
+
+
+def test_an_exact_last_layer_cannot_go_on():
+    model = inducing.BNNRegressor(max_steps=1).fit(X, Y).set_params(warm_start=True)
+    with pytest.raises(ValueError, match="give warm_start=True before the first fit"):
+        model.fit(X, Y)
+
+
+@pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (1000, 0.4), (5000, 1.0)])
+def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
+    assert inducing.BNNRegressor()._recipe(rows).temperature == weight
+    assert inducing.BNNClassifier()._recipe(rows).temperature == 0.1
+    assert inducing.DeepGPRegressor()._recipe(rows).temperature == 1.0
+
+
 def test_a_warm_start_goes_on():
     quick = {**SMALL, "hidden": (10,), "max_steps": 10}
     model = inducing.BNNRegressor(**quick, warm_start=True).fit(X, Y)
-    network, first = model.network_, model.elbo_
+    network, first = model.network_, model.history_[-1].objective
     model.fit(X, Y)
     assert model.network_ is network
-    assert model.elbo_ > first
+    assert model.history_[-1].objective > first
     cold = inducing.BNNRegressor(**quick).fit(X, Y)
-    assert cold.fit(X, Y).elbo_ == pytest.approx(first)
+    assert cold.fit(X, Y).history_[-1].objective == pytest.approx(first)
     with pytest.raises(ValueError, match="y has 2 columns, but the fit that warm_start continues had 1"):
         model.fit(X, BOTH)
     with pytest.raises(ValueError, match="X has 1 features, but BNNRegressor is expecting 2"):

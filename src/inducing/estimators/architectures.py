@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -11,18 +11,22 @@ from inducing.data.schema import Schema
 from inducing.estimators.base import NetworkEstimator
 from inducing.inference.recipes import FAST, Recipe, as_recipe
 from inducing.nn.fans import Prior
+from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.network import Network
-from inducing.nn.posteriors import GlobalInducing, Posterior
+from inducing.nn.posteriors import Posterior
 
-# The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps. Neural networks get a cold posterior: a
-# fifth of the KL, and noise that is the same everywhere, predict rows that were not learned from best on the average. That
-# was decided by benchmarks/estimator_defaults.py, on six sets of which none is in the table of benchmarks/estimators.py; a
-# twentieth is far too sure of itself. Recipe(...) with a temperature of 1 has the whole KL.
-BNN_FAST = FAST.replace(num_steps=1500, num_samples=4, early_samples=None, temperature=0.2)
-DEEP_GP_FAST = FAST.replace(num_steps=2000, num_samples=2, early_samples=None)
-# hidden processes begin nearer to deterministic than in the paper: they learn faster
-HIDDEN_LOG_PRECISION = 2.0
+# The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps.
+BNN_FAST = FAST.replace(num_steps=1000, num_samples=4, early_samples=None)
+BNN_CLASSES_FAST = BNN_FAST.replace(num_steps=1500, temperature=0.1)
+DEEP_GP_FAST = FAST.replace(num_steps=1500, num_samples=2, early_samples=None)
+# Neural networks get a cold posterior: with the whole KL they learn too little from few rows. The weight of the KL is a
+# tenth for classes, and for regression grows with the rows from a tenth up to 1. That was decided by benchmarks/estimator_defaults.py, on
+# sets of which none is in the table of benchmarks/estimators.py. Recipe(...) with a temperature of 1 has the whole KL.
+ROWS_FOR_WHOLE_KL = 2500
+LEAST_TEMPERATURE = 0.1
+# Up to so many rows all of them are inducing points of a regression with Gaussian noise, and the last layer is exact.
+EXACT_ROWS = 1000
 
 
 class BNN(NetworkEstimator):
@@ -32,9 +36,9 @@ class BNN(NetworkEstimator):
         self,
         hidden: Sequence[int] = (50, 50),
         *,
-        posterior: Posterior | str | Sequence[Posterior | str] = "global",
+        posterior: Posterior | str | Sequence[Posterior | str] = "auto",
         prior: Prior | str = "scale",
-        num_inducing: int = 100,
+        num_inducing: int | Literal["auto"] = "auto",
         likelihood: str = "auto",
         recipe: Recipe | str = "fast",
         max_steps: int | None = None,
@@ -63,19 +67,28 @@ class BNN(NetworkEstimator):
         self.device = device
         self.verbose = verbose
 
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor) -> Network:
+    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
         return mlp(
             features,
             outputs,
             self.hidden,
             prior=self.prior,
-            posterior=self.posterior,
+            posterior=("global->optimal" if exact else "global") if self.posterior == "auto" else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
+            learn_inducing_locations=not exact,
         )
 
-    def _recipe(self) -> Recipe:
-        return BNN_FAST if self.recipe == "fast" else as_recipe(self.recipe)
+    def _takes_all(self, rows: int) -> bool:
+        asked = self.posterior == "auto" and self.num_inducing == "auto" and not self.warm_start
+        return asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian)
+
+    def _recipe(self, num_data: float) -> Recipe:
+        if self.recipe != "fast":
+            return as_recipe(self.recipe)
+        if self._choice().make(1).support == "classes":
+            return BNN_CLASSES_FAST
+        return BNN_FAST.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
     def _width(self) -> int:
         return max(*self.hidden, self.n_features_in_) if self.hidden else self.n_features_in_
@@ -89,8 +102,8 @@ class DeepGP(NetworkEstimator):
         num_layers: int = 2,
         *,
         kernel: str = "squared-exponential",
-        posterior: Posterior | str | Sequence[Posterior | str] = "global",
-        num_inducing: int = 50,
+        posterior: Posterior | str | Sequence[Posterior | str] = "auto",
+        num_inducing: int | Literal["auto"] = "auto",
         likelihood: str = "auto",
         recipe: Recipe | str = "fast",
         max_steps: int | None = None,
@@ -119,23 +132,24 @@ class DeepGP(NetworkEstimator):
         self.device = device
         self.verbose = verbose
 
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor) -> Network:
-        posterior = self.posterior
-        if posterior == "global" and isinstance(self.num_layers, int):
-            posterior = [GlobalInducing(log_precision=HIDDEN_LOG_PRECISION)] * (self.num_layers - 1) + ["global"]
+    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
         return deep_gp(
             features,
             outputs,
             self.num_layers,
             kernel=self.kernel,
-            posterior=posterior,
+            posterior="global" if self.posterior == "auto" else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
         )
 
-    def _recipe(self) -> Recipe:
+    def _takes_all(self, rows: int) -> bool:
+        # it would cost the cube of the rows in every step
+        return False
+
+    def _recipe(self, num_data: float) -> Recipe:
         return DEEP_GP_FAST if self.recipe == "fast" else as_recipe(self.recipe)
 
     def _width(self) -> int:
         # random features of the prior, for the whole function of each layer
-        return 512 + self.num_inducing
+        return 512 + (self.network_.num_first_points or 0)

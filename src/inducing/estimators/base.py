@@ -12,7 +12,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,7 @@ from inducing.inference.training import fit
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.pseudo import OptimalLikelihood
 from inducing.prediction.predictive import Predictive
 
 # numbers that one batch of predictions may hold at a time
@@ -48,9 +49,11 @@ ELBO_SAMPLES = 50
 class NetworkEstimator(BaseEstimator, ABC):
     """An estimator around a network: its constructor only stores, `fit` does everything."""
 
+    DEFAULT_NUM_INDUCING: ClassVar[int] = 100
+
     # declared for the type checker; constructors list them, as scikit-learn asks
     posterior: Any
-    num_inducing: int
+    num_inducing: int | Literal["auto"]
     likelihood: str
     recipe: Recipe | str
     max_steps: int | None
@@ -74,12 +77,16 @@ class NetworkEstimator(BaseEstimator, ABC):
     feature_names_in_: np.ndarray
 
     @abstractmethod
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor) -> Network:
-        """Make the network at its first parameters."""
+    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
+        """Make the network at its first parameters, with an exact last layer or one that is learned."""
 
     @abstractmethod
-    def _recipe(self) -> Recipe:
-        """The recipe as the user named it, with what this kind of network wants otherwise."""
+    def _recipe(self, num_data: float) -> Recipe:
+        """The recipe as the user named it, with what this kind of network wants otherwise for so many rows."""
+
+    @abstractmethod
+    def _takes_all(self, rows: int) -> bool:
+        """Whether so many rows are all inducing points, and the last layer is exact given those below."""
 
     @abstractmethod
     def _width(self) -> int:
@@ -112,6 +119,11 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Fit to checked targets, and to inputs that are still to be checked."""
         continues = self.warm_start and "network_" in self.__dict__
+        if continues and _is_exact(self.network_):
+            raise ValueError(
+                "this network has an exact last layer for the rows of its first fit, and cannot go on with others; give "
+                "warm_start=True before the first fit, or a posterior"
+            )
         rows = self._encode(X, reset=not continues)
         weights = None
         if sample_weight is not None:
@@ -124,18 +136,17 @@ class NetworkEstimator(BaseEstimator, ABC):
             # under torchrun that of rank 0: without a random_state each would have another
             self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
             self.inputs_ = Standardiser.of(rows, weights)
-        x = self.inputs_.apply(rows, torch.float64)
         targets, number = self._learn_targets(y, weights)
+        data, num_data = _merge(self.inputs_.apply(rows, torch.float64), targets, weights)
         if not continues:
-            self._build(x, targets, number)
+            self._build(data[0], data[1], number)
         device = torch.device(self.device)
-        data = (x, targets) if weights is None else (x, targets, torch.from_numpy(weights))
         changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
         self.history_ = fit(
             self.network_.to(device),
             self.likelihood_.to(device),
             data,
-            self._recipe().replace(**changes),
+            self._recipe(num_data).replace(**changes),
             seed=self.seed_,
             progress=bool(self.verbose),
             description=type(self).__name__,
@@ -146,19 +157,22 @@ class NetworkEstimator(BaseEstimator, ABC):
     @property
     def step_limit(self) -> int:
         """Gradient steps at most: ``max_steps``, or those of the recipe."""
-        return self._recipe().num_steps if self.max_steps is None else self.max_steps
+        return self._recipe(1).num_steps if self.max_steps is None else self.max_steps
 
     def _build(self, x: Float[Tensor, "N D"], targets: Tensor, number: int) -> None:
         """Choose inducing points and make network and likelihood."""
         choice = self._choice()
-        # rows that are there twice are candidates once, and their order does not matter
-        table = np.concatenate([x.numpy(), targets.reshape(len(x), -1).numpy()], axis=1)
-        distinct = torch.from_numpy(np.unique(table, axis=0, return_index=True)[1])
-        points, values = choose_inducing_points(x[distinct], targets[distinct], self.num_inducing, seed=self.seed_)
+        self.likelihood_ = choice.make(number).double()
+        exact = self._takes_all(len(x))
+        if exact:
+            points, values = x.clone(), targets
+        else:
+            count = self.DEFAULT_NUM_INDUCING if self.num_inducing == "auto" else self.num_inducing
+            points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
-            self.network_ = self._network(x.shape[1], choice.outputs * number, points, choice.start(values))
-        self.likelihood_ = choice.make(number).double()
+            outputs = choice.outputs * number
+            self.network_ = self._network(x.shape[1], outputs, points, choice.start(values), exact)
 
     def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
         """Turn arrays, or tables by the schema, into numbers; check that they fit what the estimator was fitted to."""
@@ -265,6 +279,27 @@ class NetworkEstimator(BaseEstimator, ABC):
         functions, likelihood = self._draw(n_samples, seed)
         outputs = torch.cat(list(self._run(rows, functions, n_samples)), 1)
         return dataclasses.replace(self._predictive(outputs, likelihood), seed=seed).samples
+
+
+def _is_exact(network: Network) -> bool:
+    last = network.last_layer
+    return last is not None and isinstance(last.posterior, OptimalLikelihood)
+
+
+def _merge(
+    x: Float[Tensor, "N D"], targets: Tensor, weights: Float[np.ndarray, " N"] | None
+) -> tuple[tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor], float]:
+    """Make one row of rows that are equal, which counts as often as they do; return how much all rows count too.
+
+    The order of the rows does not matter then, and rows that are there twice are candidates for inducing points once.
+    """
+    table = np.concatenate([x.numpy(), targets.reshape(len(x), -1).numpy()], axis=1)
+    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    counts = np.bincount(group.reshape(-1), weights)
+    x, targets = x[torch.from_numpy(first)], targets[torch.from_numpy(first)]
+    if weights is None and len(x) == len(table):
+        return (x, targets), float(len(x))
+    return (x, targets, torch.from_numpy(counts.astype(np.float64))), float(counts.sum())
 
 
 def _has_text(X: object) -> bool:

@@ -44,21 +44,21 @@ def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
     last = network.last_layer
     if last is None or not isinstance(last.posterior, OptimalLikelihood):
         return
-    weighted = isinstance(data, tuple | list) and len(data) == 3
-    rows = len(data[0]) if weighted else num_data
+    weights = data[2] if isinstance(data, tuple | list) and len(data) == 3 else None
+    rows = num_data if weights is None else len(weights)
     if network.num_inducing != rows:
         raise ValueError(
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
         )
-    if weighted:
+    if isinstance(data, tuple | list) and weights is not None:
         assert network.inducing_points is not None
         if not torch.equal(network.inducing_points, data[0].to(network.inducing_points)):
             raise ValueError(
                 "the last layer has an OptimalInducing posterior, whose rows must be in the order of the weights; pass "
                 "inducing_points=x and inducing_targets=y as they are in data=(x, y, weights)"
             )
-        last.posterior.weigh(data[2])
+        last.posterior.weigh(weights)
 
 
 def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
