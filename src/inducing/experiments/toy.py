@@ -33,6 +33,8 @@ from inducing.nn.layers import Layer
 from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import mlp
 from inducing.nn.network import Network
+from inducing.nn.posteriors import GlobalInducing, Posterior
+from inducing.nn.pseudo import PrecisionKind
 from inducing.prediction.plots import BLACK, BLUE, plot_interval
 from inducing.prediction.predictive import predict
 
@@ -42,7 +44,10 @@ GRID = np.linspace(-2.0, 2.0, 201)
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's settings: Section 4.1 and the appendix "Additional experimental details"."""
+    """The paper's settings: Section 4.1 and the appendix "Additional experimental details".
+
+    ``precision`` and ``hidden_log_precision`` are those of layers with global inducing points.
+    """
 
     dataset: str = "toy"
     posterior: str = "global"
@@ -51,6 +56,8 @@ class Config:
     width: int = 50
     depth: int = 2
     num_inducing: int = 100
+    precision: PrecisionKind = "shared"
+    hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
     train_samples: int = 10
@@ -71,7 +78,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
             1,
             [config.width] * config.depth,
             prior=config.prior,
-            posterior=config.posterior,
+            posterior=_posteriors(config),
             num_inducing=config.num_inducing,
         )
         fit(
@@ -95,6 +102,13 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         "mean": rounded(predictive.mean[:, 0]),
         "std": rounded(predictive.stddev[:, 0]),
     }
+
+
+def _posteriors(config: Config) -> str | list[Posterior | str]:
+    if config.posterior != "global":
+        return config.posterior
+    hidden = GlobalInducing(config.precision, config.hidden_log_precision)
+    return [*[hidden] * config.depth, GlobalInducing(config.precision)]
 
 
 def nats(terms: ELBOTerms) -> Metrics:
