@@ -184,6 +184,19 @@ def test_few_rows_are_all_inducing_points_of_an_exact_last_layer(monkeypatch):
     assert posterior(inducing.BNNRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
 
 
+def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
+    assert posterior(inducing.BNNRegressor(posterior="global->optimal", max_steps=1).fit(X, Y)) == "OptimalInducing"
+    model = inducing.BNNRegressor((5,), posterior=np.array(["local", "global"]), max_steps=1).fit(X, Y)
+    assert posterior(model) == "GlobalInducing"
+    with pytest.raises(TypeError, match="known for a Gaussian likelihood only"):
+        inducing.BNNRegressor(posterior="global->optimal", likelihood="student-t", max_steps=1).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("error")
+def test_light_rows_are_no_reason_to_warn():
+    inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.full(60, 0.01))
+
+
 def test_an_exact_last_layer_cannot_go_on():
     model = inducing.BNNRegressor(max_steps=1).fit(X, Y).set_params(warm_start=True)
     with pytest.raises(ValueError, match="give warm_start=True before the first fit"):

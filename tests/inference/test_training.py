@@ -75,11 +75,20 @@ def test_an_exact_last_layer_knows_the_weights_of_its_rows():
     assert not torch.allclose(weighted, trained(X, Y), rtol=1e-2, atol=1e-2)
 
 
-def test_the_rows_of_an_exact_last_layer_must_be_those_of_the_weights():
-    points = {"inducing_points": X.flip(0), "inducing_targets": Y.flip(0), "learn_inducing_locations": False}
+def test_an_exact_last_layer_forgets_the_weights_of_an_earlier_fit():
+    exact = inducing.Network([inducing.Linear(1, 1, posterior="optimal")], X, Y, learn_inducing_locations=False)
+    fit(exact, (X, Y, torch.arange(20.0)), num_steps=1)
+    assert exact.last_layer.posterior.row_weights.tolist() == torch.arange(20.0).tolist()
+    fit(exact, (X, Y), num_steps=1)
+    assert exact.last_layer.posterior.row_weights.tolist() == [1.0] * 20
+
+
+@pytest.mark.parametrize(("x", "y", "name"), [(X.flip(0), Y, "x"), (X, Y.flip(0), "y")])
+def test_an_exact_last_layer_is_for_the_data_that_it_was_built_with(x, y, name):
+    points = {"inducing_points": x, "inducing_targets": y, "learn_inducing_locations": False}
     exact = inducing.models.mlp(1, 1, [5], posterior="global->optimal", **points)
-    with pytest.raises(ValueError, match="whose rows must be in the order of the weights"):
-        fit(exact, (X, Y, torch.ones(20)))
+    with pytest.raises(ValueError, match=f"for other data: {name} is not what the network was built with"):
+        fit(exact, (X, Y))
 
 
 def test_the_global_random_state_is_untouched():

@@ -144,6 +144,9 @@ TOY = Experiment(
             "recipe": "fast",
             "precision": "per_output",
             "hidden_log_precision": 2.0,
+            "num_steps": 10_000,
+            # the error of a mean over 100 functions is as large as the distances beyond the data
+            "test_samples": 2000,
             "hmc_warmup": 2000,
             "hmc_samples": 4000,
         },

@@ -51,17 +51,23 @@ def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
             "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
         )
-    if isinstance(data, tuple | list) and weights is not None:
-        assert network.inducing_points is not None
-        if not torch.equal(network.inducing_points, data[0].to(network.inducing_points)):
-            raise ValueError(
-                "the last layer has an OptimalInducing posterior, whose rows must be in the order of the weights; pass "
-                "inducing_points=x and inducing_targets=y as they are in data=(x, y, weights)"
-            )
-        last.posterior.weigh(weights)
+    if isinstance(data, tuple | list):
+        known = (network.inducing_points, last.posterior.targets)
+        for name, ours, theirs in zip("xy", known, data, strict=False):
+            if ours is None or not torch.equal(ours, theirs.to(ours)):
+                raise ValueError(
+                    f"the last layer has an OptimalInducing posterior for other data: {name} is not what the network was "
+                    "built with; pass inducing_points=x and inducing_targets=y with the same rows in the same order"
+                )
+    # of an earlier fit there may be others
+    last.posterior.weigh(torch.ones_like(last.posterior.row_weights) if weights is None else weights)
 
 
 def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
+    last = network.last_layer
+    if last is not None and isinstance(last.posterior, OptimalLikelihood):
+        # as many as there are rows, whatever they weigh
+        return
     if network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "

@@ -33,8 +33,8 @@ class ELBOTerms(NamedTuple):
         temperature: What the KL is multiplied with in the objective; the ELBO itself is never tempered.
         num_data: Number of data points that the likelihood was scaled to; with weights, their sum.
         exact_last: Whether the last layer has its exact posterior given those below. Then the log-likelihood minus its KL is
-            the evidence of the features, log p(y | F), in every sample, so it is left whole: the temperature is for the
-            layers below.
+            the evidence of the features, log p(y | F), in the mean, and in every sample of weights for all data. So it is
+            left whole: the temperature is for the layers below.
     """
 
     log_likelihood: Float[Tensor, " S"]

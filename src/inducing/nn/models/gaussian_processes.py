@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from inducing.nn.gp import GPLayer, MeanKind
@@ -16,7 +18,7 @@ def deep_gp(
     num_layers: int = 2,
     *,
     width: int | None = None,
-    kernel: Kernel | str = "squared-exponential",
+    kernel: Kernel | str | Sequence[Kernel | str] = "squared-exponential",
     mean: MeanKind = "identity",
     posterior: Mixture = "global",
     inducing_points: Tensor | None = None,
@@ -33,7 +35,7 @@ def deep_gp(
         out_features: Number of outputs.
         num_layers: Number of Gaussian process layers, the last among them.
         width: Outputs of the hidden layers; None stands for the paper's, min(in_features, 30).
-        kernel: A kernel or its name.
+        kernel: A kernel or its name; or a list, one for each layer.
         mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
             last layer only; or a list, one for each layer.
@@ -55,9 +57,13 @@ def deep_gp(
     hidden = min(in_features, 30) if width is None else width
     widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
     posteriors = posteriors_of(posterior, num_layers)
+    if isinstance(kernel, str) or not isinstance(kernel, Sequence):
+        kernel = [kernel] * num_layers
+    if len(kernel) != num_layers:
+        raise ValueError(f"{len(kernel)} kernels were given for {num_layers} layers")
     layers = [
-        GPLayer(fan_in, fan_out, kernel, "zero" if index == num_layers - 1 else mean, each)
-        for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], posteriors, strict=False))
+        GPLayer(fan_in, fan_out, each, "zero" if index == num_layers - 1 else mean, posteriors[index])
+        for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], kernel, strict=False))
     ]
     return Network(
         layers,
