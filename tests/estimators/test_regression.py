@@ -151,6 +151,11 @@ def test_likelihoods(regressor, likelihood):
         assert np.array_equal(samples, np.round(samples))
 
 
+def test_counts_are_checked_before_anything_is_made_of_them():
+    with pytest.raises(ValueError, match="y must hold counts"):
+        inducing.BNNRegressor(likelihood="poisson", max_steps=1).fit(X, Y - 200)
+
+
 @pytest.mark.parametrize("number", [15, "auto"])
 def test_whole_weights_are_repeated_rows(number):
     weights = np.arange(60) % 3
@@ -185,10 +190,13 @@ def test_few_rows_are_all_inducing_points_of_an_exact_last_layer(monkeypatch):
 
 
 def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
-    assert posterior(inducing.BNNRegressor(posterior="global->optimal", max_steps=1).fit(X, Y)) == "OptimalInducing"
+    for asked in ("global->optimal", "factorised->optimal", ("global", "global", inducing.OptimalInducing())):
+        assert posterior(inducing.BNNRegressor(posterior=asked, max_steps=1).fit(X, Y)) == "OptimalInducing"
+    deep = inducing.DeepGPRegressor(posterior="global->optimal", max_steps=1).fit(X, Y)
+    assert posterior(deep) == "OptimalInducing"
     model = inducing.BNNRegressor((5,), posterior=np.array(["local", "global"]), max_steps=1).fit(X, Y)
     assert posterior(model) == "GlobalInducing"
-    with pytest.raises(TypeError, match="known for a Gaussian likelihood only"):
+    with pytest.raises(ValueError, match="an optimal last layer is known for Gaussian noise only, not for StudentT"):
         inducing.BNNRegressor(posterior="global->optimal", likelihood="student-t", max_steps=1).fit(X, Y)
 
 
@@ -199,7 +207,7 @@ def test_light_rows_are_no_reason_to_warn():
 
 def test_an_exact_last_layer_cannot_go_on():
     model = inducing.BNNRegressor(max_steps=1).fit(X, Y).set_params(warm_start=True)
-    with pytest.raises(ValueError, match="give warm_start=True before the first fit"):
+    with pytest.raises(ValueError, match="set warm_start=True before the first fit"):
         model.fit(X, Y)
 
 
@@ -238,6 +246,10 @@ def test_a_table_keeps_its_names_and_its_categories():
     assert model.n_features_in_ == 2
     assert model.schema_.encoded_names == ("size", "colour=blue", "colour=red")
     mean = model.predict(table)
+    with pytest.warns(
+        inducing.TableWarning, match="column 'colour': the categories of 60 rows were not in the training"
+    ):
+        model.predict(table.assign(colour="Red"))
     with pytest.warns(inducing.TableWarning, match="taken by name"):
         assert np.array_equal(model.predict(table[["colour", "size"]]), mean)
     with pytest.raises(inducing.TableError, match="'colour' missing"):

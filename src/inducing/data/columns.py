@@ -73,6 +73,11 @@ def describe(values: pd.Series, impute: bool) -> Column:
     return Column(name, kind, tuple(map(str, categories)), most_frequent if impute else None)
 
 
+def explain_unseen(name: str, rows: int) -> str:
+    """Say that a column has categories which the training table did not have."""
+    return f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none"
+
+
 def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
     """Turn a column into numbers: one column as it is, or one for each category, all zero for one never seen."""
     name, empty = column.name, values.isna().to_numpy()

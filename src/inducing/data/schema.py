@@ -14,7 +14,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from inducing.data.columns import Column, TableError, TableWarning, describe, encode, fingerprint, quoted
+from inducing.data.columns import (
+    Column,
+    TableError,
+    TableWarning,
+    describe,
+    encode,
+    explain_unseen,
+    fingerprint,
+    quoted,
+)
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,8 @@ class Schema:
         >>> schema = Schema.of(pd.DataFrame({"size": [1.0, 2.5, 2.0], "colour": ["red", "blue", "red"]}))
         >>> schema.encoded_names
         ('size', 'colour=blue', 'colour=red')
-        >>> schema.encode(pd.DataFrame({"size": [3.0], "colour": ["green"]})).tolist()
-        [[3.0, 0.0, 0.0]]
+        >>> schema.encode(pd.DataFrame({"size": [3.0], "colour": ["red"]})).tolist()
+        [[3.0, 0.0, 1.0]]
     """
 
     columns: tuple[Column, ...]
@@ -75,8 +84,8 @@ class Schema:
     def encode(self, table: pd.DataFrame) -> Float[np.ndarray, "N D"]:
         """Turn a table into numbers: numeric columns as they are, categories one-hot, all zero for one never seen.
 
-        The columns are found by name. Another order is accepted, with a `TableWarning`; missing, additional and mistyped
-        columns are refused.
+        The columns are found by name. Another order and categories never seen are accepted, with a `TableWarning`; missing,
+        additional and mistyped columns are refused.
         """
         _check_table(table)
         names = list(table.columns)
@@ -94,7 +103,12 @@ class Schema:
                 TableWarning,
                 stacklevel=2,
             )
-        return np.concatenate([encode(column, table[column.name]) for column in self.columns], axis=1)
+        parts = [encode(column, table[column.name]) for column in self.columns]
+        for column, part in zip(self.columns, parts, strict=True):
+            unseen = 0 if column.kind == "numeric" else int((~part.any(1)).sum())
+            if unseen:
+                warnings.warn(explain_unseen(column.name, unseen), TableWarning, stacklevel=2)
+        return np.concatenate(parts, axis=1)
 
     def to_json(self) -> list[dict[str, Any]]:
         """The columns as JSON."""

@@ -84,10 +84,9 @@ class BNN(NetworkEstimator):
         )
 
     def _takes_all(self, rows: int) -> bool:
-        if isinstance(self.posterior, str) and self.posterior == "global->optimal":
-            return True
         asked = _is_auto(self.posterior) and _is_auto(self.num_inducing) and not self.warm_start
-        return asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian)
+        few = asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian)
+        return few or self._ends_exactly()
 
     def _recipe(self, num_data: float) -> Recipe:
         if self.recipe != "fast":
@@ -147,6 +146,7 @@ class DeepGP(NetworkEstimator):
             posterior="global" if _is_auto(self.posterior) else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
+            learn_inducing_locations=not exact,
         )
 
     def _kernels(self) -> Kernel | list[Kernel]:
@@ -158,8 +158,8 @@ class DeepGP(NetworkEstimator):
         return [*[hidden] * (self.num_layers - 1), kernel]
 
     def _takes_all(self, rows: int) -> bool:
-        # it would cost the cube of the rows in every step
-        return False
+        # only if asked: it costs the cube of the rows in every step
+        return self._ends_exactly()
 
     def _recipe(self, num_data: float) -> Recipe:
         return DEEP_GP_FAST if self.recipe == "fast" else as_recipe(self.recipe)

@@ -35,8 +35,9 @@ from inducing.inference.objective import evaluate
 from inducing.inference.recipes import Recipe
 from inducing.inference.training import fit
 from inducing.nn.draw import FunctionSamples
-from inducing.nn.likelihoods import Likelihood
+from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
+from inducing.nn.posteriors import OptimalInducing, Posterior
 from inducing.nn.pseudo import OptimalLikelihood
 from inducing.prediction.predictive import Predictive
 
@@ -121,8 +122,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         continues = self.warm_start and "network_" in self.__dict__
         if continues and _is_exact(self.network_):
             raise ValueError(
-                "this network has an exact last layer for the rows of its first fit, and cannot go on with others; give "
-                "warm_start=True before the first fit, or a posterior"
+                "this network has an exact last layer for the rows of its first fit, so warm_start cannot go on from it; "
+                'set warm_start=True before the first fit, with posterior "auto" or another that is not optimal'
             )
         rows = self._encode(X, reset=not continues)
         weights = None
@@ -154,6 +155,19 @@ class NetworkEstimator(BaseEstimator, ABC):
         terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
 
+    def _ends_exactly(self) -> bool:
+        """Whether an optimal last layer was asked for."""
+        posterior = self.posterior
+        last = posterior if isinstance(posterior, str | Posterior) else posterior[-1]
+        exact = (
+            last.rpartition("->")[2].strip() == "optimal"
+            if isinstance(last, str)
+            else isinstance(last, OptimalInducing)
+        )
+        if exact and not isinstance(self.likelihood_, Gaussian):
+            raise ValueError(f"an optimal last layer is known for Gaussian noise only, not for {self.likelihood_}")
+        return exact
+
     @property
     def step_limit(self) -> int:
         """Gradient steps at most: ``max_steps``, or those of the recipe."""
@@ -163,6 +177,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         """Choose inducing points and make network and likelihood."""
         choice = self._choice()
         self.likelihood_ = choice.make(number).double()
+        self.likelihood_.check_targets(targets, (choice.outputs * number,))
         exact = self._takes_all(len(x))
         if exact:
             points, values = x.clone(), targets

@@ -152,22 +152,23 @@ class BNNRegressor(Regression, BNN):
     Arguments:
         hidden: Widths of the hidden layers.
         posterior: A posterior or its name, as in `inducing.models.mlp`: "global", "local", "factorised", ... "auto" is
-            "global"; for up to 1,000 distinct rows with Gaussian noise "global->optimal", whose last layer is exact, with
-            all rows as inducing points (they are then a part of the fitted model, and of its file).
+            "global"; for up to 1,000 distinct rows with Gaussian noise, ``num_inducing="auto"`` and no ``warm_start`` it is
+            "global->optimal", whose last layer is exact. An optimal last layer has all rows as inducing points (they are
+            then a part of the fitted model, and of its file).
         prior: A prior or its name; "scale" learns the scale of the weights.
         num_inducing: Inducing points, at most as many as distinct rows; "auto" is 100, or all rows as above.
         likelihood: "gaussian" ("auto"), noise that is the same everywhere; "heteroscedastic", Gaussian noise that depends on
             the inputs; "student-t" for outliers; "poisson" or "negative-binomial" for counts.
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior for fewer than 2,500
             rows: the KL weighs rows / 2,500, not less than 0.1, since the whole of it gives intervals that are too
-            wide), "paper", or a `Recipe`.
+            wide), "paper", or a `Recipe`, whose batch_size and patience are those given here.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
         patience: Stop when the objective has not risen for so many steps; None trains to the end.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables; None makes one where a table has text columns.
-        warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points; all
-            layers are learned then.
+        warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points. It was
+            built with the settings of the first fit, and all of its layers are learned.
         random_state: Decides all randomness of `fit`, and of the draws that predictions are made of.
         device: Where to train and predict: "cpu" or "cuda".
         verbose: Whether to show a progress bar.

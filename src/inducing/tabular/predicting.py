@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pandas as pd
 import torch
 
-from inducing.data.columns import TableError, TableWarning, encode, quoted
+from inducing.data.columns import TableError, TableWarning, encode, explain_unseen, quoted
 from inducing.data.tables import read_chunks
 from inducing.estimators.classification import Classification
 from inducing.prediction.predictive import Predictive
@@ -54,7 +54,10 @@ def predict_table(
         if not len(chunk):
             continue
         inputs = chunk.drop(columns=list(exclude))
-        predictions = predict_chunk(model, inputs)
+        with warnings.catch_warnings():
+            # told once for all rows, below
+            warnings.filterwarnings("ignore", message=".* were not in the training table", category=TableWarning)
+            predictions = predict_chunk(model, inputs)
         for column in model.schema_columns:
             imputed[column.name] += int(inputs[column.name].isna().sum())
             if column.kind == "categorical":
@@ -69,11 +72,7 @@ def predict_table(
     if not done:
         raise TableError(f"{path.name} is empty: it has no rows to predict")
     for name, rows in (+unseen).items():
-        warnings.warn(
-            f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none",
-            TableWarning,
-            stacklevel=2,
-        )
+        warnings.warn(explain_unseen(name, rows), TableWarning, stacklevel=2)
     for name, rows in (+imputed).items():
         warnings.warn(
             f"column {name!r}: {rows} missing values were imputed as in the training table", TableWarning, stacklevel=2
