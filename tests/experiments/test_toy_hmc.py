@@ -33,7 +33,9 @@ def test_a_run_of_hmc_has_curves_and_diagnostics_but_no_bound():
 
 def test_the_regions_are_where_the_data_are_and_are_not():
     where = toy_hmc.regions(np.array([1.0, -1.5, -0.5, 0.4, -0.9]))
-    assert sum(rows.astype(int) for rows in where.values()).tolist() == [1] * 201, "each input is in one of them"
+    parts = (rows.astype(int) for region, rows in where.items() if region != "all")
+    assert sum(parts).tolist() == [1] * 201, "each input is in one of them"
+    assert where["all"].all()
     for region, inside, outside in (("data", -1.0, 0.0), ("data", 0.7, 1.2), ("gap", 0.0, 0.7), ("beyond", -1.7, 0.0)):
         assert where[region][np.abs(toy.GRID - inside).argmin()]
         assert not where[region][np.abs(toy.GRID - outside).argmin()]
@@ -42,11 +44,12 @@ def test_the_regions_are_where_the_data_are_and_are_not():
 def test_distances_are_told_region_by_region():
     where = toy_hmc.regions(cubic().x[:, 0].numpy())
     zeros, ones = np.zeros(201), np.ones(201)
+    shares = [where[region].mean() for region in ("gap", "beyond")]
     found = toy_hmc.distances(result("global", 3.0 * where["gap"], ones + where["beyond"]), result("hmc", zeros, ones))
     assert found == pytest.approx(
         {
-            ("mean", "data"): 0, ("mean", "gap"): 3, ("mean", "beyond"): 0,
-            ("std", "data"): 0, ("std", "gap"): 0, ("std", "beyond"): 1,
+            ("mean", "data"): 0, ("mean", "gap"): 3, ("mean", "beyond"): 0, ("mean", "all"): 3 * shares[0] ** 0.5,
+            ("std", "data"): 0, ("std", "gap"): 0, ("std", "beyond"): 1, ("std", "all"): shares[1] ** 0.5,
         }
     )  # fmt: skip
 

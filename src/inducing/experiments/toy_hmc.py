@@ -25,6 +25,9 @@ from inducing.nn.models import mlp
 from inducing.prediction.predictive import predict
 
 
+REGIONS = ("data", "gap", "beyond", "all")
+
+
 @dataclass(frozen=True)
 class Config(toy.Config):
     """The settings of variational posteriors, and the paper's of HMC.
@@ -81,12 +84,12 @@ def run_hmc(config: Config, progress: bool = True) -> Metrics:
 
 
 def regions(x: Float[np.ndarray, " N"]) -> dict[str, Bool[np.ndarray, " G"]]:
-    """Where on the grid there are data, where the gap between them is, and what lies beyond them."""
+    """Where on the grid there are data, where the gap between them is, what lies beyond them, and all of it."""
     grid, ordered = toy.GRID, np.sort(x)
     widest = np.diff(ordered).argmax()
     gap = (grid > ordered[widest]) & (grid < ordered[widest + 1])
     beyond = (grid < ordered[0]) | (grid > ordered[-1])
-    return {"data": ~gap & ~beyond, "gap": gap, "beyond": beyond}
+    return {"data": ~gap & ~beyond, "gap": gap, "beyond": beyond, "all": np.ones_like(gap)}
 
 
 def distances(result: dict[str, Any], reference: dict[str, Any]) -> dict[tuple[str, str], float]:
@@ -113,7 +116,7 @@ def comparison(results: list[dict[str, Any]], reference: dict[str, Any]) -> Tabl
     )
     rows.add_column("posterior", no_wrap=True)
     for curve in ("mean", "std"):
-        for region in ("data", "gap", "beyond"):
+        for region in REGIONS:
             rows.add_column(f"{curve}\n{region}", justify="right", no_wrap=True)
     for result in results:
         if result is not reference:
