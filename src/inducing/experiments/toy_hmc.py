@@ -24,7 +24,6 @@ from inducing.nn.likelihoods import Gaussian
 from inducing.nn.models import mlp
 from inducing.prediction.predictive import predict
 
-
 REGIONS = ("data", "gap", "beyond", "all")
 
 
