@@ -168,7 +168,7 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
         "regression (its penalty from a grid of eleven by cross-validation), both on standardised inputs. Means over folds",
         "with their standard errors. Log-likelihood in nats per row on the original scale. Seconds are those of one fold,",
         "fit and prediction, on a machine with other work. The weight of the KL was decided on other sets, by",
-        "`benchmarks/estimator_defaults.py`; the numbers of steps and of inducing points and the first variance of processes",
+        "`benchmarks/estimator_defaults.py`; the number of steps and of inducing points and the first variance of processes",
         "were tried out on those too, the sizes of the networks and the prior on split 0 of boston, concrete, energy and",
         "yacht, which is fold 0 here. The paper's own figures are of global inducing points with ScalePrior, and of deep",
         "Gaussian processes of two layers; they were trained for 10,000 and 20,000 steps, over 20 splits.",

@@ -90,6 +90,23 @@ def test_the_optimal_last_layer_makes_the_bound_tight_given_the_layers_below():
         torch.testing.assert_close(terms.samples[sample], evidence, rtol=1e-8, atol=1e-8)
 
 
+def test_the_gradient_of_an_optimal_layer_is_that_of_the_evidence():
+    """Sample by sample, without noise, for the inputs as for the noise variance."""
+    x, y = torch.randn(20, 3, dtype=torch.float64), torch.randn(20, 2, dtype=torch.float64)
+    layer = inducing.Linear(3, 2, bias=False, prior="standard", posterior="optimal")
+    network = inducing.Network([layer], x, y, learn_inducing_locations=False)
+    likelihood = inducing.Gaussian(0.3).double()
+    features = x.clone().requires_grad_()
+    network.inducing_points = features
+    variables = (features, likelihood.scaled_log_variance)
+    samples = inducing.ELBO(network, likelihood, 20)(features, y, num_samples=4).samples
+    evidence = oracle.log_evidence(features, y, torch.eye(3, dtype=torch.float64), likelihood.noise_variance)
+    expected = torch.autograd.grad(evidence, variables)
+    for sample in samples:
+        found = torch.autograd.grad(sample, variables, retain_graph=True)
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7)
+
+
 def test_the_optimal_last_layer_follows_the_noise_that_is_learned():
     x = torch.randn(20, 3)
     network = inducing.models.mlp(

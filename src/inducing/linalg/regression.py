@@ -59,6 +59,7 @@ def regress(
     *,
     generator: Generator | None = None,
     closed_form_kl: bool = False,
+    exact: bool = False,
     form: Form = "auto",
     max_pivot_ratio: float | None = None,
 ) -> WeightSample:
@@ -71,6 +72,9 @@ def regress(
         num_samples: S.
         generator: Source of the noise.
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
+        exact: Whether Q is the exact posterior of a likelihood. Then log p(v | w) + log P(w) - log Q(w) is the evidence,
+            whatever the draw, and so it should be for gradients: in the primal form they are those of the draw and its
+            density as they are, instead of `inducing.linalg.reparameterisation`.
         form: The cheaper of the two forms, or one of them by name.
         max_pivot_ratio: In float32, a problem that is worse conditioned than this is solved in float64: one in which a
             column is explained by those before it to all but 1 / max_pivot_ratio, such as near-duplicate rows at a
@@ -84,11 +88,11 @@ def regress(
     row_noise = None if primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
     is_float32 = inputs.dtype == torch.float32 and is_known(inputs)
     limit = (max_pivot_ratio or (3000.0 if primal else 100.0)) if is_float32 else None
-    solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, limit)
+    solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, exact, limit)
     if solved is None:
         wide = None if row_noise is None else row_noise.double()
         pseudo_outputs, prior = pseudo_outputs.to(torch.float64), prior.to(torch.float64)
-        solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, None)
+        solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, exact, None)
         assert solved is not None
     weights, kl = (tensor.to(inputs.dtype) for tensor in solved)
     return WeightSample(weights, kl.expand(num_samples))
@@ -137,10 +141,11 @@ def _solve(
     noise: Float[Tensor, "S G F C"],
     row_noise: Float[Tensor, "S G n C"] | None,
     closed_form_kl: bool,
+    exact: bool,
     max_pivot_ratio: float | None,
 ) -> tuple[Float[Tensor, "S F O"], Float[Tensor, "#S"]] | None:
     """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
-    if closed_form_kl and row_noise is None:
+    if (closed_form_kl or exact) and row_noise is None:
         posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
         if posterior is None:
             return None

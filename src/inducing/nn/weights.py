@@ -103,7 +103,13 @@ class _Regression(Regression, Weights, ABC):
             inputs = self.inducing_inputs[None]
         assert inputs is not None
         return regress(
-            inputs, self.pseudo_data(), prior, num_samples, generator=generator, closed_form_kl=self.use_closed_form
+            inputs,
+            self.pseudo_data(),
+            prior,
+            num_samples,
+            generator=generator,
+            closed_form_kl=self.use_closed_form,
+            exact=isinstance(self, OptimalLikelihood),
         )
 
 
