@@ -106,6 +106,8 @@ def main() -> None:
     for key, values in (("whole", WHOLE), ("weight", WEIGHTS)):
         for value in values:
             chosen = [record for record in records if record.get(key) == value]
+            if not chosen:
+                continue
             means = {
                 what: np.mean([r[what] for r in chosen]).round(3)
                 for what in chosen[0]
