@@ -17,7 +17,15 @@ def test_deviations_are_put_into_words():
     assert "num_steps 3 instead of 40000" in LINEAR.deviations("smoke")
     assert "depth 1, 2 instead of 1, 2, 4, 8, 16" in LINEAR.deviations("smoke")
     assert TOY.deviations("paper") == []
-    assert TOY.deviations("cpu") == ["hmc_warmup 2000 instead of 10000", "hmc_samples 4000 instead of 10000"]
+    assert TOY.deviations("cpu") == [
+        "recipe fast instead of paper:toy",
+        "precision per_output instead of shared",
+        "hidden_log_precision 2.0 instead of -4.0",
+        "num_steps 10000 instead of 5000",
+        "test_samples 2000 instead of 100",
+        "hmc_warmup 2000 instead of 10000",
+        "hmc_samples 4000 instead of 10000",
+    ]
 
 
 def test_an_unknown_preset_lists_the_known_ones():

@@ -5,7 +5,7 @@ from inducing.inference.history import History, Record
 
 
 def record(step, elbo):
-    return Record(step, elbo, elbo + 3.5, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, 0.2, elbo)
+    return Record(step, elbo, elbo + 3.5, (1.0, 2.0), (0.0, 0.5), 1.0, 0.01, 3.0, 0.0, elbo, 0.2)
 
 
 def history(values):
@@ -29,7 +29,7 @@ def test_a_plateau_is_no_rise_beyond_the_noise():
 
 def test_a_tempered_run_rests_when_its_objective_does():
     """The KL grows as fast as the log-likelihood: the ELBO stands still, the objective with a tenth of the KL rises."""
-    steps = [Record(s, 0.0, 0.1 * s, (0.1 * s,), (0.0,), 0.1, 0.01, 3.0, 0.0, 0.2, 0.09 * s) for s in range(1, 101)]
+    steps = [Record(s, 0.0, 0.1 * s, (0.1 * s,), (0.0,), 0.1, 0.01, 3.0, 0.0, 0.09 * s, 0.2) for s in range(1, 101)]
     assert not History(steps).has_plateaued(50)
     assert History([step._replace(objective=step.elbo) for step in steps]).has_plateaued(50)
 

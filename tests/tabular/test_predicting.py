@@ -104,7 +104,7 @@ def test_categories_that_look_like_numbers_stay_text_in_every_chunk(tmp_path):
     coded = TableModel(estimator, ("y",))
     found = predicted(coded, problem.inputs, tmp_path / "t.csv", chunk_rows=20)
     np.testing.assert_allclose(found["y_mean"], estimator.predict(problem.inputs))
-    assert found["y_mean"].nunique() == 3
+    assert found["y_mean"].round(9).nunique() == 3
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])

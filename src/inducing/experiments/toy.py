@@ -10,7 +10,7 @@ import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -56,7 +56,7 @@ class Config:
     width: int = 50
     depth: int = 2
     num_inducing: int = 100
-    precision: PrecisionKind = "shared"
+    precision: str = "shared"
     hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
@@ -107,8 +107,9 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
 def _posteriors(config: Config) -> str | list[Posterior | str]:
     if config.posterior != "global":
         return config.posterior
-    hidden = GlobalInducing(config.precision, config.hidden_log_precision)
-    return [*[hidden] * config.depth, GlobalInducing(config.precision)]
+    precision = cast(PrecisionKind, config.precision)
+    hidden = GlobalInducing(precision, config.hidden_log_precision)
+    return [*[hidden] * config.depth, GlobalInducing(precision)]
 
 
 def nats(terms: ELBOTerms) -> Metrics:

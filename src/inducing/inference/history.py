@@ -23,8 +23,8 @@ class Record(NamedTuple):
         learning_rate: The learning rate of the step.
         gradient_norm: Norm of the gradient of the objective per data point, over all parameters.
         jitter: The largest relative jitter that a factorisation needed, 0 where none did.
-        seconds: Time spent in training so far, that of interrupted runs included.
         objective: What the step maximised: the ELBO with the KL at its weight.
+        seconds: Time spent in training so far, that of interrupted runs included.
     """
 
     step: int
@@ -36,8 +36,8 @@ class Record(NamedTuple):
     learning_rate: float
     gradient_norm: float
     jitter: float
-    seconds: float
     objective: float
+    seconds: float
 
 
 @dataclass(repr=False)

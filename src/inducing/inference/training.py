@@ -258,7 +258,7 @@ def _record(step: int, terms: ELBOTerms, rate: float, norm: float, jitter: float
     layers = len(terms.kl)
     kl, prior_kl = tuple(values[:layers]), tuple(values[layers:])
     elbo = log_likelihood - sum(kl) - sum(prior_kl)
-    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, seconds, objective)
+    return Record(step, elbo, log_likelihood, kl, prior_kl, terms.temperature, rate, norm, jitter, objective, seconds)
 
 
 def _identify(
