@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from inducing.data.schema import Schema
-from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.inference.recipes import FAST, Recipe, as_recipe
 from inducing.nn.fans import Prior
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
@@ -77,14 +77,14 @@ class BNN(NetworkEstimator):
             outputs,
             self.hidden,
             prior=self.prior,
-            posterior=("global->optimal" if exact else "global") if _is_auto(self.posterior) else self.posterior,
+            posterior=("global->optimal" if exact else "global") if is_auto(self.posterior) else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
             learn_inducing_locations=not exact,
         )
 
     def _takes_all(self, rows: int) -> bool:
-        asked = _is_auto(self.posterior) and _is_auto(self.num_inducing) and not self.warm_start
+        asked = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
         few = asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian)
         return few or self._ends_exactly()
 
@@ -143,7 +143,7 @@ class DeepGP(NetworkEstimator):
             outputs,
             self.num_layers,
             kernel=self._kernels(),
-            posterior="global" if _is_auto(self.posterior) else self.posterior,
+            posterior="global" if is_auto(self.posterior) else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
             learn_inducing_locations=not exact,
@@ -167,7 +167,3 @@ class DeepGP(NetworkEstimator):
     def _width(self) -> int:
         # random features of the prior, for the whole function of each layer
         return 512 + (self.network_.num_first_points or 0)
-
-
-def _is_auto(setting: object) -> bool:
-    return isinstance(setting, str) and setting == "auto"

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,8 @@ from inducing.inference.training import fit
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
-from inducing.nn.posteriors import OptimalInducing, Posterior
-from inducing.nn.pseudo import OptimalLikelihood
+from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
+from inducing.nn.sites import DEFAULT_NUM_INDUCING
 from inducing.prediction.predictive import Predictive
 
 # numbers that one batch of predictions may hold at a time
@@ -49,8 +49,6 @@ ELBO_SAMPLES = 50
 
 class NetworkEstimator(BaseEstimator, ABC):
     """An estimator around a network: its constructor only stores, `fit` does everything."""
-
-    DEFAULT_NUM_INDUCING: ClassVar[int] = 100
 
     # declared for the type checker; constructors list them, as scikit-learn asks
     posterior: Any
@@ -120,7 +118,7 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Fit to checked targets, and to inputs that are still to be checked."""
         continues = self.warm_start and "network_" in self.__dict__
-        if continues and _is_exact(self.network_):
+        if continues and self.network_.optimal_last is not None:
             raise ValueError(
                 "this network has an exact last layer for the rows of its first fit, so warm_start cannot go on from it; "
                 'set warm_start=True before the first fit, with posterior "auto" or another that is not optimal'
@@ -157,13 +155,8 @@ class NetworkEstimator(BaseEstimator, ABC):
 
     def _ends_exactly(self) -> bool:
         """Whether an optimal last layer was asked for."""
-        posterior = self.posterior
-        last = posterior if isinstance(posterior, str | Posterior) else posterior[-1]
-        exact = (
-            last.rpartition("->")[2].strip() == "optimal"
-            if isinstance(last, str)
-            else isinstance(last, OptimalInducing)
-        )
+        last = self.posterior if isinstance(self.posterior, str | Posterior | type) else self.posterior[-1]
+        exact = not is_auto(last) and isinstance(posteriors_for_layers(last, 2)[-1], OptimalInducing)
         if exact and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(f"an optimal last layer is known for Gaussian noise only, not for {self.likelihood_}")
         return exact
@@ -182,7 +175,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         if exact:
             points, values = x.clone(), targets
         else:
-            count = self.DEFAULT_NUM_INDUCING if self.num_inducing == "auto" else self.num_inducing
+            count = DEFAULT_NUM_INDUCING if self.num_inducing == "auto" else self.num_inducing
             points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
@@ -296,9 +289,9 @@ class NetworkEstimator(BaseEstimator, ABC):
         return dataclasses.replace(self._predictive(outputs, likelihood), seed=seed).samples
 
 
-def _is_exact(network: Network) -> bool:
-    last = network.last_layer
-    return last is not None and isinstance(last.posterior, OptimalLikelihood)
+def is_auto(setting: object) -> bool:
+    """Whether a setting is left to the estimator; it may also be a list or an array."""
+    return isinstance(setting, str) and setting == "auto"
 
 
 def _merge(

@@ -10,7 +10,7 @@ from inducing.inference.batches import Data
 from inducing.inference.objective import ELBO, ELBOTerms
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.pseudo import OptimalLikelihood, PseudoLikelihood
+from inducing.nn.pseudo import PseudoLikelihood
 
 
 def advise(network: Network, likelihood: Likelihood, data: Data, num_data: int | float) -> None:
@@ -39,36 +39,9 @@ def explain_divergence(elbo: ELBO, terms: ELBOTerms) -> str:
     )
 
 
-def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
-    """Let an optimal last layer know how often each row counts; refuse it for some of the rows."""
-    last = network.last_layer
-    if last is None or not isinstance(last.posterior, OptimalLikelihood):
-        return
-    weights = data[2] if isinstance(data, tuple | list) and len(data) == 3 else None
-    rows = num_data if weights is None else len(weights)
-    if network.num_inducing != rows:
-        raise ValueError(
-            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
-            "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
-        )
-    if isinstance(data, tuple | list):
-        known = (network.inducing_points, last.posterior.targets)
-        for name, ours, theirs in zip("xy", known, data, strict=False):
-            if ours is None or not torch.equal(ours, theirs.to(ours)):
-                raise ValueError(
-                    f"the last layer has an OptimalInducing posterior for other data: {name} is not what the network was "
-                    "built with; pass inducing_points=x and inducing_targets=y with the same rows in the same order"
-                )
-    # of an earlier fit there may be others
-    last.posterior.weigh(torch.ones_like(last.posterior.row_weights) if weights is None else weights)
-
-
 def _explain_many_inducing_points(network: Network, num_data: int | float) -> None:
-    last = network.last_layer
-    if last is not None and isinstance(last.posterior, OptimalLikelihood):
-        # as many as there are rows, whatever they weigh
-        return
-    if network.num_inducing is not None and network.num_inducing > num_data:
+    # those of an optimal last layer are the rows, whatever they weigh
+    if network.optimal_last is None and network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"{network.num_inducing} inducing points for {num_data} data points: this is allowed, and costs more than "
             "it can gain; as many inducing points as data already contain the optimal last layer",

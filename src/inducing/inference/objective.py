@@ -20,7 +20,6 @@ from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.processes import Process
-from inducing.nn.pseudo import OptimalLikelihood
 
 
 class ELBOTerms(NamedTuple):
@@ -127,8 +126,7 @@ class ELBO(nn.Module):
     def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
         """Put a log-likelihood of all data beside the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
-        last = self.network.last_layer
-        exact = last is not None and isinstance(last.posterior, OptimalLikelihood)
+        exact = self.network.optimal_last is not None
         return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, exact)
 
     def log_likelihood(

@@ -1,4 +1,4 @@
-"""The optimal last layer as a place to start from.
+"""The optimal last layer: as a place to start from, and matched to the data that it is the optimum for.
 
 For a Gaussian likelihood the best posterior of the last layer given those below is Bayesian linear regression on the data:
 pseudo-outputs at the targets, precision 1 / noise variance (the paper's Eq. 7). With M of N data as inducing points, each
@@ -9,9 +9,34 @@ from __future__ import annotations
 
 import torch
 
+from inducing.inference.batches import Data
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.pseudo import LOG_PRECISION_SCALE, PseudoLikelihood
+
+
+def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
+    """Let an optimal last layer know how often each row counts; refuse it for other data than it was built with."""
+    optimum = network.optimal_last
+    if optimum is None:
+        return
+    weights = data[2] if isinstance(data, tuple | list) and len(data) == 3 else None
+    rows = num_data if weights is None else len(weights)
+    if network.num_inducing != rows:
+        raise ValueError(
+            f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
+            "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
+        )
+    if isinstance(data, tuple | list):
+        known = (network.inducing_points, optimum.targets)
+        for name, ours, theirs in zip("xy", known, data, strict=False):
+            if ours is None or not torch.equal(ours, theirs.to(ours)):
+                raise ValueError(
+                    f"the last layer has an OptimalInducing posterior for other data: {name} is not what the network was "
+                    "built with; pass inducing_points=x and inducing_targets=y with the same rows in the same order"
+                )
+    # of an earlier fit there may be others
+    optimum.weigh(torch.ones_like(optimum.row_weights) if weights is None else weights)
 
 
 def start_optimally(network: Network, likelihood: Likelihood, num_data: int | float) -> bool:

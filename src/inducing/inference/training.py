@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from inducing.checks import check_dtype, check_inputs
-from inducing.inference.advice import advise, explain_divergence, match_optimum
+from inducing.inference.advice import advise, explain_divergence
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
 from inducing.inference.distributed import ALONE, RankError, Ranks, join, quiet
@@ -28,7 +28,7 @@ from inducing.inference.division import Division, Parallel, check_parallel
 from inducing.inference.history import History, Record
 from inducing.inference.interrupts import Interrupts, interrupts
 from inducing.inference.objective import ELBO, ELBOTerms
-from inducing.inference.optimal import start_optimally
+from inducing.inference.optimal import match_optimum, start_optimally
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.schedules import learning_rate_factor, stepwise_warmup
 from inducing.inference.state import DivergenceError, TrainingState

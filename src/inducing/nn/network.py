@@ -131,6 +131,12 @@ class Network(nn.Module):
         ending = self.layers[-1]
         return ending if isinstance(ending, Layer) else None
 
+    @property
+    def optimal_last(self) -> OptimalLikelihood | None:
+        """The posterior of the last layer, if it is the exact one given the layers below."""
+        last = self.last_layer
+        return last.posterior if last is not None and isinstance(last.posterior, OptimalLikelihood) else None
+
     def assemble(self, functions: Sequence[Function]) -> Chain:
         """The network as a function, with these functions in the places of its Bayesian layers, in their order."""
         if len(functions) != len(self.layer_names):

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# inducing inputs of a Gaussian process layer's own, where nobody says how many
+# inducing points of an estimator, or of a Gaussian process layer's own, where nobody says how many
 DEFAULT_NUM_INDUCING = 100
 
 
