@@ -15,6 +15,19 @@ def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
         raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
+def check_device(name: str) -> torch.device:
+    """Ask for a device that this machine has."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f'device must be one that torch has here, e.g. "cpu" or "cuda", got {name!r} ({reason})'
+        ) from error
+    return device
+
+
 def is_known(value: Tensor) -> bool:
     """Whether its numbers can be looked at: not inside a compiled graph, and not on torch's meta device, which has none.
 

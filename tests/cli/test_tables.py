@@ -59,6 +59,7 @@ def test_fit_predict_report(here):
         "regression, since 'price' is numeric",
         "54 rows to learn from, 6 to test on",
         "20/20",
+        "Gaussian likelihood, 54 global inducing points: all distinct rows, with an exact last layer",
         "trained for 20 steps in",
         "the limit; --max-steps sets another",
         "BNNRegressor",
@@ -287,7 +288,7 @@ def test_predict_refuses_models(model):
     )
     inducing.save(inducing.Gaussian(), model)
     assert refused(run("predict", model, "t.csv"), f"inducing predict: {model} holds no estimator, but a Gaussian")
-    assert refused(run("predict", "none.safetensors", "t.csv"), "inducing predict: [Errno 2] No such file")
+    assert refused(run("predict", "none.safetensors", "t.csv"), "inducing predict: there is no model file none.")
     assert refused(
         run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
     )

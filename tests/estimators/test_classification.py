@@ -89,6 +89,8 @@ def test_a_warm_start_has_the_same_classes():
         ({"likelihood": "gaussian"}, Y, 'unknown likelihood \'gaussian\'; known are "auto", "categorical"'),
         ({}, X[:, 0] + 0.123, "Unknown label type: continuous"),
         ({}, None, "requires y to be passed"),
+        ({}, np.where(X[:, 0] > 5, "a", None), "y contains NaN or None in .* rows, the first of them row"),
+        ({}, np.where(X[:, 0] > 5, 1.0, np.nan), "y contains NaN or None in .* rows"),
     ],
 )
 def test_bad_arguments(settings, y, message):

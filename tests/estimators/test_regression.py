@@ -200,9 +200,23 @@ def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
         inducing.BNNRegressor(posterior="global->optimal", likelihood="student-t", max_steps=1).fit(X, Y)
 
 
-@pytest.mark.filterwarnings("error")
-def test_light_rows_are_no_reason_to_warn():
-    inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.full(60, 0.01))
+def test_light_rows_are_told_once():
+    with pytest.warns(UserWarning, match="the sample weights sum to 1, so 60 rows count as that many") as told:
+        inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.full(60, 1 / 60))
+    (warning,) = told
+    assert warning.filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("settings", "built"),
+    [
+        ({}, "Gaussian likelihood, 60 global inducing points: all distinct rows, with an exact last layer"),
+        ({"likelihood": "student-t", "num_inducing": 7}, "StudentT likelihood, 7 global inducing points: learned"),
+        ({"posterior": "factorised"}, "Gaussian likelihood, no global inducing points"),
+    ],
+)
+def test_what_was_built_is_told(settings, built):
+    assert inducing.BNNRegressor(max_steps=1, **settings).fit(X, Y).built == built
 
 
 def test_an_exact_last_layer_cannot_go_on():
@@ -292,6 +306,8 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ({"recipe": "slow"}, Y, ValueError, "unknown recipe 'slow'"),
         ({"num_inducing": 0}, Y, ValueError, "num_inducing must be at least 1"),
         ({"max_steps": 0}, Y, ValueError, "num_steps must be at least 1"),
+        ({"n_samples": 0}, Y, ValueError, "n_samples must be at least 1"),
+        ({"device": "gpu"}, Y, ValueError, 'device must be one that torch has here, e.g. "cpu" or "cuda", got \'gpu\''),
         ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
         ({}, None, ValueError, "requires y to be passed"),
         ({}, np.full(60, np.nan), ValueError, "y contains NaN"),

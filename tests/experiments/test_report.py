@@ -37,6 +37,7 @@ def results(tmp_path):
     add(folder, "cifar10", metrics=images, preset="smoke", posterior="local")
     toy = {"elbo_per_datapoint": -1.7, "log_likelihood": -1.0, "kl": 0.7, "layer_variance": [0.4, 0.5, 1.0]}
     add(folder, "compositional-bnn", metrics=toy)
+    add(folder, "mnist500", metrics=images, preset="smoke", posterior="local")
     return folder
 
 
@@ -55,6 +56,7 @@ def test_markdown(results, tmp_path):
         "4 of the 108 rows of the paper's table have runs.",
         "1 of the 8 rows of the paper's table have runs.",
         "No runs are stored: `inducing reproduce linear` makes them.",
+        "stored runs has the settings of a preset: `inducing reproduce mnist500` makes them.",
         "3 runs of preset paper, with the paper's settings.",
     ):
         assert line in page.splitlines() or line in page, line

@@ -183,7 +183,7 @@ def test_tampered_with(path, change, reason):
 
 
 def test_files_that_are_not_there_are_errors_of_the_system(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no model file"):
         inducing.load(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError):
         inducing.load(tmp_path)

@@ -139,7 +139,7 @@ def _training(outcome: Outcome) -> str:
     """How training ended, in words."""
     steps, limit = len(outcome.estimator.history_), outcome.estimator.step_limit
     ended = "the limit; --max-steps sets another" if steps >= limit else "when the objective rose no more"
-    return f"trained for {steps} steps in {outcome.seconds:.0f} s, {ended}"
+    return f"{outcome.estimator.built}\ntrained for {steps} steps in {outcome.seconds:.0f} s, {ended}"
 
 
 def _score_table(outcome: Outcome) -> Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 from torch import Tensor
 
+from inducing.checks import check_device
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.estimators.functions import SampledFunctions, seed_of
@@ -123,6 +125,12 @@ class NetworkEstimator(BaseEstimator, ABC):
                 "this network has an exact last layer for the rows of its first fit, so warm_start cannot go on from it; "
                 'set warm_start=True before the first fit, with posterior "auto" or another that is not optimal'
             )
+        # what would fail only after training
+        device = check_device(self.device)
+        if self.n_samples < 1:
+            raise ValueError(
+                f"n_samples must be at least 1, got {self.n_samples}; a prediction is a mean over so many draws"
+            )
         rows = self._encode(X, reset=not continues)
         weights = None
         if sample_weight is not None:
@@ -131,6 +139,7 @@ class NetworkEstimator(BaseEstimator, ABC):
                 raise ValueError("all sample weights are zero: there is nothing to learn from")
             # a row of weight zero is a row that is not there
             rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
+            _warn_of_light_rows(weights)
         if not continues:
             # under torchrun that of rank 0: without a random_state each would have another
             self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
@@ -139,7 +148,6 @@ class NetworkEstimator(BaseEstimator, ABC):
         data, num_data = _merge(self.inputs_.apply(rows, torch.float64), targets, weights)
         if not continues:
             self._build(data[0], data[1], number)
-        device = torch.device(self.device)
         changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
         self.history_ = fit(
             self.network_.to(device),
@@ -165,6 +173,16 @@ class NetworkEstimator(BaseEstimator, ABC):
     def step_limit(self) -> int:
         """Gradient steps at most: ``max_steps``, or those of the recipe."""
         return self._recipe(1).num_steps if self.max_steps is None else self.max_steps
+
+    @property
+    def built(self) -> str:
+        """What `fit` built where settings left it open, in words."""
+        check_is_fitted(self, "network_")
+        points, likelihood = self.network_.num_inducing, type(self.likelihood_).__name__
+        if points is None:
+            return f"{likelihood} likelihood, no global inducing points"
+        kind = "all distinct rows, with an exact last layer" if self.network_.optimal_last is not None else "learned"
+        return f"{likelihood} likelihood, {points} global inducing points: {kind}"
 
     def _build(self, x: Float[Tensor, "N D"], targets: Tensor, number: int) -> None:
         """Choose inducing points and make network and likelihood."""
@@ -308,6 +326,16 @@ def _merge(
     if weights is None and len(x) == len(table):
         return (x, targets), float(len(x))
     return (x, targets, torch.from_numpy(counts.astype(np.float64))), float(counts.sum())
+
+
+def _warn_of_light_rows(weights: Float[np.ndarray, " N"]) -> None:
+    """Weights are counts of rows; those that were normalised to sum to 1 leave little to learn from."""
+    if weights.sum() < len(weights) / 10:
+        warnings.warn(
+            f"the sample weights sum to {weights.sum():.3g}, so {len(weights)} rows count as that many, and the posterior "
+            "stays near the prior; a row of weight 1 counts as one: multiply the weights so that their mean is 1",
+            stacklevel=4,
+        )
 
 
 def _has_text(X: object) -> bool:

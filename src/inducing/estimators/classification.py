@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
@@ -38,6 +39,12 @@ class Classification(ClassifierMixin, NetworkEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
+        missing = np.flatnonzero(pd.isna(y))
+        if len(missing):
+            # in the words that scikit-learn's checks look for
+            raise ValueError(
+                f"y contains NaN or None in {len(missing)} rows, the first of them row {missing[0]}; remove them"
+            )
         check_classification_targets(y)
         check_consistent_length(X, y)
         self._fit(X, y, sample_weight)

@@ -40,10 +40,11 @@ def report(results: Path, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         figures = results if out.suffix == ".md" else Path(temporary)
-        runs = {name: selected(EXPERIMENTS[name], Store(results / f"{name}.jsonl").results()) for name in EXPERIMENTS}
+        stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
+        runs = {name: selected(EXPERIMENTS[name], stored[name]) for name in EXPERIMENTS}
         sections = [_summary(runs)]
         for name, by_preset in runs.items():
-            sections.append(_section(EXPERIMENTS[name], by_preset, figures, out.parent))
+            sections.append(_section(EXPERIMENTS[name], by_preset, len(stored[name]), figures, out.parent))
     page = as_markdown(TITLE, sections) if out.suffix == ".md" else as_html(TITLE, sections)
     write_atomically(out, page.encode())
 
@@ -105,11 +106,15 @@ def _count(marks: list[str]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in ("better", "within", "short") if counts[word])
 
 
-def _section(experiment: Experiment, by_preset: Mapping[str, Results], figures: Path, page: Path) -> Section:
+def _section(
+    experiment: Experiment, by_preset: Mapping[str, Results], stored: int, figures: Path, page: Path
+) -> Section:
     results, comparison = _all(by_preset), experiment.comparison
     text = [f"{experiment.title[0].upper()}{experiment.title[1:]}."]
     if not results:
-        text.append(f"No runs are stored: `inducing reproduce {experiment.name}` makes them.")
+        # those of the smoke preset, or of presets as they once were
+        found = f"None of the {stored} stored runs has the settings of a preset" if stored else "No runs are stored"
+        text.append(f"{found}: `inducing reproduce {experiment.name}` makes them.")
         return Section(experiment.name, text)
     for preset, chosen in by_preset.items():
         # which part of the grid has been run is seen in the table

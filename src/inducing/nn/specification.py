@@ -19,7 +19,7 @@ def lookup(kind: str, value: object, base: type[T], known: Mapping[str, type[T]]
     if isinstance(value, str) and value in known:
         return known[value]()
     names = ", ".join(f'"{name}"' for name in known)
-    classes = ", ".join(f"{cls.__name__}(...)" for cls in known.values())
+    classes = ", ".join(f"{name}(...)" for name in dict.fromkeys(cls.__name__ for cls in known.values()))
     close = difflib.get_close_matches(str(value), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if isinstance(value, type) and issubclass(value, base):

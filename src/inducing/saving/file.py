@@ -71,6 +71,8 @@ def load(path: str | Path) -> Any:
         path: A file that `inducing.save` wrote.
     """
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model file {path}")
     with path.open("rb") as file:
         # what cannot be opened raises OSError by itself
         file.read(1)

@@ -199,6 +199,7 @@ def _settings(outcome: Outcome, source: str) -> str:
         ["table", source],
         ["inputs", ", ".join(problem.inputs.columns)],
         ["excluded", ", ".join(problem.excluded) or "none"],
+        ["model", f"{type(estimator).__name__}: {estimator.built}"],
         ["steps", str(len(estimator.history_))],
         ["ELBO per row after training", f"{estimator.elbo_:.4g}"],
         ["seconds", f"{outcome.seconds:.1f}"],
