@@ -208,6 +208,19 @@ def test_light_rows_are_told_once():
 
 
 @pytest.mark.parametrize(
+    ("settings", "likelihood"),
+    [
+        ({}, "HeteroscedasticGaussian"),
+        ({"likelihood": "gaussian"}, "Gaussian"),
+        ({"posterior": "global->optimal"}, "Gaussian"),
+    ],
+)
+def test_noise_of_deep_processes_depends_on_the_inputs(settings, likelihood):
+    model = inducing.DeepGPRegressor(max_steps=1, **settings).fit(X, Y)
+    assert type(model.likelihood_).__name__ == likelihood
+
+
+@pytest.mark.parametrize(
     ("settings", "built"),
     [
         ({}, "Gaussian likelihood, 60 global inducing points: all distinct rows, with an exact last layer"),

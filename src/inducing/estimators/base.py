@@ -164,10 +164,7 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _ends_exactly(self) -> bool:
         """Whether an optimal last layer was asked for."""
         last = self.posterior if isinstance(self.posterior, str | Posterior | type) else self.posterior[-1]
-        exact = not is_auto(last) and isinstance(posteriors_for_layers(last, 2)[-1], OptimalInducing)
-        if exact and not isinstance(self.likelihood_, Gaussian):
-            raise ValueError(f"an optimal last layer is known for Gaussian noise only, not for {self.likelihood_}")
-        return exact
+        return not is_auto(last) and isinstance(posteriors_for_layers(last, 2)[-1], OptimalInducing)
 
     @property
     def step_limit(self) -> int:
@@ -190,6 +187,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         self.likelihood_ = choice.make(number).double()
         self.likelihood_.check_targets(targets, (choice.outputs * number,))
         exact = self._takes_all(len(x))
+        if exact and not isinstance(self.likelihood_, Gaussian):
+            raise ValueError(f"an optimal last layer is known for Gaussian noise only, not for {self.likelihood_}")
         if exact:
             points, values = x.clone(), targets
         else:
