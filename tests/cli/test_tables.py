@@ -59,7 +59,7 @@ def test_fit_predict_report(here):
         "regression, since 'price' is numeric",
         "54 rows to learn from, 6 to test on",
         "20/20",
-        "Gaussian likelihood, 54 global inducing points: all distinct rows, with an exact last layer",
+        "HeteroscedasticGaussian likelihood, 54 global inducing points: all distinct rows, with an exact last layer",
         "trained for 20 steps in",
         "the limit; --max-steps sets another",
         "BNNRegressor",

@@ -136,7 +136,9 @@ def test_the_seed_decides_everything(regressor):
     assert not np.array_equal(first, regressor(**{**quick, "random_state": 1}).fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "student-t", "poisson", "negative-binomial"])
+@pytest.mark.parametrize(
+    "likelihood", ["auto", "gaussian", "heteroscedastic-student-t", "student-t", "poisson", "negative-binomial"]
+)
 @pytest.mark.parametrize("regressor", REGRESSORS)
 def test_likelihoods(regressor, likelihood):
     counts = np.random.default_rng(0).poisson(np.exp(1 + np.sin(X)))
@@ -196,8 +198,15 @@ def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
     assert posterior(deep) == "OptimalInducing"
     model = inducing.BNNRegressor((5,), posterior=np.array(["local", "global"]), max_steps=1).fit(X, Y)
     assert posterior(model) == "GlobalInducing"
-    with pytest.raises(ValueError, match="an optimal last layer is known for Gaussian noise only, not for StudentT"):
-        inducing.BNNRegressor(posterior="global->optimal", likelihood="student-t", max_steps=1).fit(X, Y)
+    noisy = ("global", "global", inducing.OptimalInducing(heteroscedastic=True))
+    assert "Heteroscedastic" in inducing.BNNRegressor(posterior=noisy, max_steps=1).fit(X, Y).built
+    for asked, likelihood in (
+        ("global->optimal", "student-t"),
+        ("global->optimal", "heteroscedastic"),
+        (noisy, "gaussian"),
+    ):
+        with pytest.raises(ValueError, match="an optimal last layer is known for Gaussian noise only"):
+            inducing.BNNRegressor(posterior=asked, likelihood=likelihood, max_steps=1).fit(X, Y)
 
 
 def test_light_rows_are_told_once():
@@ -210,7 +219,7 @@ def test_light_rows_are_told_once():
 @pytest.mark.parametrize(
     ("settings", "likelihood"),
     [
-        ({}, "HeteroscedasticGaussian"),
+        ({}, "HeteroscedasticStudentT"),
         ({"likelihood": "gaussian"}, "Gaussian"),
         ({"posterior": "global->optimal"}, "Gaussian"),
     ],
@@ -223,9 +232,12 @@ def test_noise_of_deep_processes_depends_on_the_inputs(settings, likelihood):
 @pytest.mark.parametrize(
     ("settings", "built"),
     [
-        ({}, "Gaussian likelihood, 60 global inducing points: all distinct rows, with an exact last layer"),
+        (
+            {},
+            "HeteroscedasticGaussian likelihood, 60 global inducing points: all distinct rows, with an exact last layer",
+        ),
         ({"likelihood": "student-t", "num_inducing": 7}, "StudentT likelihood, 7 global inducing points: learned"),
-        ({"posterior": "factorised"}, "Gaussian likelihood, no global inducing points"),
+        ({"posterior": "factorised", "likelihood": "gaussian"}, "Gaussian likelihood, no global inducing points"),
     ],
 )
 def test_what_was_built_is_told(settings, built):

@@ -33,9 +33,16 @@ def test_the_evidence_of_an_exact_last_layer_is_not_tempered():
     terms = inducing.ELBO(network, inducing.Gaussian(), 12)(X, Y, num_samples=6, temperature=0.25)
     below, last = terms.kl + terms.prior_kl
     evidence = terms.log_likelihood - last
-    assert terms.exact_last
+    assert terms.whole_last
     torch.testing.assert_close(terms.objective, (evidence - 0.25 * below).mean())
     torch.testing.assert_close(terms.elbo, (evidence - below).mean())
+
+
+def test_the_kl_of_the_last_layer_may_be_left_whole():
+    terms = elbo()(X, Y, num_samples=6, temperature=0.25, whole_last=True)
+    kl = terms.kl + terms.prior_kl
+    torch.testing.assert_close(terms.objective, (terms.log_likelihood - 0.25 * kl[:-1].sum(0) - kl[-1]).mean())
+    torch.testing.assert_close(terms.elbo, (terms.log_likelihood - kl.sum(0)).mean())
 
 
 def test_the_terms_are_those_of_the_draw():

@@ -7,6 +7,7 @@ from torch import nn
 import inducing
 from inducing.nn.kernels import KERNELS
 from inducing.nn.likelihoods import Likelihood
+from inducing.nn.likelihoods.heteroscedastic import Heteroscedastic
 from inducing.nn.posteriors import POSTERIORS
 from inducing.nn.priors import PRIORS
 from inducing.saving.networks import LIKELIHOODS, decode_network, encode_network
@@ -200,6 +201,7 @@ def test_frozen_parameters_stay_frozen(tmp_path):
         inducing.StudentT(0.5, 12.0, learn_scale=False),
         inducing.StudentT([0.5, 1.0], 3.0, learn_degrees_of_freedom=False),
         inducing.HeteroscedasticGaussian(0.4).double(),
+        inducing.HeteroscedasticStudentT([0.4, 0.5], 5.0, learn_variance=False),
     ],
     ids=lambda likelihood: type(likelihood).__name__,
 )
@@ -210,14 +212,13 @@ def test_likelihoods(likelihood, tmp_path):
     assert [n for n, _ in loaded.named_parameters()] == [n for n, _ in likelihood.named_parameters()]
     for name, tensor in likelihood.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
-    outputs = torch.linspace(-1, 1, 24).reshape(3, 2, 4)[
-        ..., : 4 if isinstance(likelihood, inducing.HeteroscedasticGaussian) else 2
-    ]
+    outputs = torch.linspace(-1, 1, 24).reshape(3, 2, 4)[..., : 4 if isinstance(likelihood, Heteroscedastic) else 2]
     assert torch.equal(loaded.variance(outputs), likelihood.variance(outputs))
 
 
 def test_the_table_of_likelihoods_is_complete():
-    assert set(LIKELIHOODS.values()) == set(Likelihood.__subclasses__())
+    found = {*Likelihood.__subclasses__(), *Heteroscedastic.__subclasses__()} - {Heteroscedastic}
+    assert set(LIKELIHOODS.values()) == found
 
 
 @pytest.mark.parametrize("cls", LIKELIHOODS.values(), ids=LIKELIHOODS)

@@ -35,7 +35,10 @@ def fit(
     posterior: Annotated[str | None, typer.Option(help="global, local, factorised->global, dsvi, ...")] = None,
     prior: Annotated[str | None, typer.Option(help="Of a bnn: scale, neal, standard, ...")] = None,
     likelihood: Annotated[
-        str | None, typer.Option(help="gaussian, heteroscedastic, student-t, poisson, negative-binomial; categorical.")
+        str | None,
+        typer.Option(
+            help="gaussian, heteroscedastic, student-t, heteroscedastic-student-t, poisson, negative-binomial; categorical."
+        ),
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
     impute: Annotated[

@@ -13,14 +13,14 @@ from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.inference.recipes import FAST, Recipe, as_recipe
 from inducing.nn.fans import Prior
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
-from inducing.nn.likelihoods import Gaussian
+from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.network import Network
-from inducing.nn.posteriors import Posterior
+from inducing.nn.posteriors import GlobalInducing, OptimalInducing, Posterior
 
 # The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps.
-BNN_FAST = FAST.replace(num_steps=1000, num_samples=4, early_samples=None)
-BNN_CLASSES_FAST = BNN_FAST.replace(num_steps=1500, temperature=0.1)
+BNN_FAST = FAST.replace(num_steps=1000, num_samples=4, early_samples=None, whole_last_kl=True)
+BNN_CLASSES_FAST = BNN_FAST.replace(num_steps=1500, temperature=0.1, whole_last_kl=False)
 DEEP_GP_FAST = FAST.replace(num_steps=1500, num_samples=2, early_samples=None)
 # Neural networks get a cold posterior: with the whole KL they learn too little from few rows. The weight of the KL is a
 # tenth for classes, and for regression grows with the rows from a tenth up to 1. That was decided on sets of which none is
@@ -77,16 +77,22 @@ class BNN(NetworkEstimator):
             outputs,
             self.hidden,
             prior=self.prior,
-            posterior=("global->optimal" if exact else "global") if is_auto(self.posterior) else self.posterior,
+            posterior=self._posteriors(exact) if is_auto(self.posterior) else self.posterior,
             inducing_points=points,
             inducing_targets=targets,
             learn_inducing_locations=not exact,
         )
 
+    def _posteriors(self, exact: bool) -> list[Posterior]:
+        """Global inducing points, with an exact last layer on top if that is asked for."""
+        depends = isinstance(self.likelihood_, HeteroscedasticGaussian)
+        last = OptimalInducing(heteroscedastic=depends) if exact else GlobalInducing()
+        return [GlobalInducing() for _ in self.hidden] + [last]
+
     def _takes_all(self, rows: int) -> bool:
         asked = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
-        few = asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian)
-        return few or self._ends_exactly()
+        few = asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
+        return few or self._asked_optimum() is not None
 
     def _recipe(self, num_data: float) -> Recipe:
         if self.recipe != "fast":
@@ -159,7 +165,7 @@ class DeepGP(NetworkEstimator):
 
     def _takes_all(self, rows: int) -> bool:
         # only if asked: it costs the cube of the rows in every step
-        return self._ends_exactly()
+        return self._asked_optimum() is not None
 
     def _recipe(self, num_data: float) -> Recipe:
         return DEEP_GP_FAST if self.recipe == "fast" else as_recipe(self.recipe)

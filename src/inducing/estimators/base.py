@@ -37,7 +37,7 @@ from inducing.inference.objective import evaluate
 from inducing.inference.recipes import Recipe
 from inducing.inference.training import fit
 from inducing.nn.draw import FunctionSamples
-from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
 from inducing.nn.sites import DEFAULT_NUM_INDUCING
@@ -161,10 +161,11 @@ class NetworkEstimator(BaseEstimator, ABC):
         terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
 
-    def _ends_exactly(self) -> bool:
-        """Whether an optimal last layer was asked for."""
+    def _asked_optimum(self) -> OptimalInducing | None:
+        """The optimal last layer that was asked for, if it was."""
         last = self.posterior if isinstance(self.posterior, str | Posterior | type) else self.posterior[-1]
-        return not is_auto(last) and isinstance(posteriors_for_layers(last, 2)[-1], OptimalInducing)
+        found = None if is_auto(last) else posteriors_for_layers(last, 2)[-1]
+        return found if isinstance(found, OptimalInducing) else None
 
     @property
     def step_limit(self) -> int:
@@ -187,8 +188,14 @@ class NetworkEstimator(BaseEstimator, ABC):
         self.likelihood_ = choice.make(number).double()
         self.likelihood_.check_targets(targets, (choice.outputs * number,))
         exact = self._takes_all(len(x))
-        if exact and not isinstance(self.likelihood_, Gaussian):
-            raise ValueError(f"an optimal last layer is known for Gaussian noise only, not for {self.likelihood_}")
+        asked = self._asked_optimum()
+        if asked is not None and not isinstance(
+            self.likelihood_, HeteroscedasticGaussian if asked.heteroscedastic else Gaussian
+        ):
+            raise ValueError(
+                "an optimal last layer is known for Gaussian noise only, OptimalInducing() for that of the same variance "
+                f"everywhere, OptimalInducing(heteroscedastic=True) for the other; not for {self.likelihood_}"
+            )
         if exact:
             points, values = x.clone(), targets
         else:

@@ -99,8 +99,9 @@ class Regression(RegressorMixin, NetworkEstimator):
     def _choice(self) -> Choice:
         name = self.likelihood
         if is_auto(name):
-            # an optimal last layer is known for noise that is the same everywhere
-            name = "gaussian" if self._ends_exactly() else self.auto_likelihood
+            asked = self._asked_optimum()
+            # an optimal last layer is known for Gaussian noise
+            name = self.auto_likelihood if asked is None else "heteroscedastic" if asked.heteroscedastic else "gaussian"
         return choose(name, REGRESSION)
 
     def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
@@ -158,13 +159,14 @@ class BNNRegressor(Regression, BNN):
     Arguments:
         hidden: Widths of the hidden layers.
         posterior: A posterior or its name, as in `inducing.models.mlp`: "global", "local", "factorised", ... "auto" is
-            "global"; for up to 1,000 distinct rows with Gaussian noise, ``num_inducing="auto"`` and no ``warm_start`` it is
-            "global->optimal", whose last layer is exact. An optimal last layer has all rows as inducing points (they are
-            then a part of the fitted model, and of its file).
+            "global"; for up to 1,000 distinct rows with Gaussian noise of either kind, ``num_inducing="auto"`` and no
+            ``warm_start`` its last layer is exact given the noise: an `OptimalInducing`. That has all rows as inducing
+            points (they are then a part of the fitted model, and of its file).
         prior: A prior or its name; "scale" learns the scale of the weights.
         num_inducing: Inducing points, at most as many as distinct rows; "auto" is 100, or all rows as above.
-        likelihood: "gaussian" ("auto"), noise that is the same everywhere; "heteroscedastic", Gaussian noise that depends on
-            the inputs; "student-t" for outliers; "poisson" or "negative-binomial" for counts.
+        likelihood: "gaussian", noise that is the same everywhere; "heteroscedastic", Gaussian noise that depends on the
+            inputs; "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts.
+            "auto" is "heteroscedastic", or "gaussian" for an optimal last layer that was asked for.
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior for fewer than 2,500
             rows: the KL weighs rows / 2,500, not less than 0.1, since the whole of it gives intervals that are too
             wide), "paper", or a `Recipe`, whose batch_size and patience are those given here.
@@ -192,7 +194,7 @@ class BNNRegressor(Regression, BNN):
         ((5,), True)
     """
 
-    auto_likelihood: ClassVar[str] = "gaussian"
+    auto_likelihood: ClassVar[str] = "heteroscedastic"
 
 
 @register
@@ -204,7 +206,7 @@ class DeepGPRegressor(Regression, DeepGP):
         kernel: The name of a kernel, as in `inducing.GPLayer`.
         posterior: A posterior or its name, as in `inducing.models.deep_gp`: "global" ("auto"), "local", "dsvi", ...
         num_inducing: Inducing points, at most as many as distinct rows; "auto" is 100.
-        likelihood: As of `BNNRegressor`, but that "auto" is "heteroscedastic", and "gaussian" with an optimal last layer.
+        likelihood: As of `BNNRegressor`, but that "auto" is "heteroscedastic-student-t".
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`), "paper:dgp", or a `Recipe`.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
@@ -224,5 +226,4 @@ class DeepGPRegressor(Regression, DeepGP):
         ((5, 7), (7, 5))
     """
 
-    # an ELBO as high or higher than with the same noise everywhere (benchmarks/estimator_defaults.py)
-    auto_likelihood: ClassVar[str] = "heteroscedastic"
+    auto_likelihood: ClassVar[str] = "heteroscedastic-student-t"

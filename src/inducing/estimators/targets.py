@@ -14,11 +14,14 @@ from inducing.nn.likelihoods import (
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     Likelihood,
     NegativeBinomial,
     Poisson,
     StudentT,
 )
+
+FIRST_FREEDOM = 4.0
 
 
 class Choice(NamedTuple):
@@ -40,6 +43,11 @@ def _each(first: float, targets: int) -> float | list[float]:
     return [first] * targets if targets > 1 else first
 
 
+def _with_noise(y: Tensor) -> Tensor:
+    """Beside the targets the logarithms of noise variances, which begin at 0."""
+    return torch.cat([y, torch.zeros_like(y)], 1)
+
+
 def _counts(y: Tensor) -> Tensor:
     return torch.log(y + 0.5)
 
@@ -49,7 +57,12 @@ REGRESSION: dict[str, Choice] = {
     "heteroscedastic": Choice(
         lambda targets: HeteroscedasticGaussian(_each(FIRST_VARIANCE, targets)),
         2,
-        lambda y: torch.cat([y, torch.zeros_like(y)], 1),
+        _with_noise,
+    ),
+    "heteroscedastic-student-t": Choice(
+        lambda targets: HeteroscedasticStudentT(_each(FIRST_VARIANCE, targets), _each(FIRST_FREEDOM, targets)),
+        2,
+        _with_noise,
     ),
     "student-t": Choice(lambda targets: StudentT(_each(math.sqrt(FIRST_VARIANCE), targets)), 1, lambda y: y),
     "poisson": Choice(lambda targets: Poisson(), 1, _counts),

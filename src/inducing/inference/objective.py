@@ -31,9 +31,9 @@ class ELBOTerms(NamedTuple):
         prior_kl: The same for the priors' own variables.
         temperature: What the KL is multiplied with in the objective; the ELBO itself is never tempered.
         num_data: Number of data points that the likelihood was scaled to; with weights, their sum.
-        exact_last: Whether the last layer has its exact posterior given those below. Then the log-likelihood minus its KL is
-            the evidence of the features, log p(y | F), in the mean, and in every sample of weights for all data. So it is
-            left whole: the temperature is for the layers below.
+        whole_last: Whether the KL of the last layer is left whole, and the temperature is for the layers below. It is always
+            so where the last layer has its exact posterior given those below: its log-likelihood minus its KL is then the
+            evidence of the features, log p(y | F), in the mean, and in every sample of weights for all data.
     """
 
     log_likelihood: Float[Tensor, " S"]
@@ -41,7 +41,7 @@ class ELBOTerms(NamedTuple):
     prior_kl: Float[Tensor, "L S"]
     temperature: float
     num_data: int | float
-    exact_last: bool = False
+    whole_last: bool = False
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -62,7 +62,7 @@ class ELBOTerms(NamedTuple):
     def objective(self) -> Float[Tensor, ""]:
         """What training maximises: the log-likelihood minus temperature times the KL."""
         kl = self.kl + self.prior_kl
-        whole = (1 - self.temperature) * kl[-1] if self.exact_last else 0.0
+        whole = (1 - self.temperature) * kl[-1] if self.whole_last else 0.0
         return (self.log_likelihood - self.temperature * kl.sum(0) - whole).mean()
 
 
@@ -101,6 +101,7 @@ class ELBO(nn.Module):
         generator: Generator | None = None,
         weights: Float[Tensor, " B"] | None = None,
         num_rows: float | None = None,
+        whole_last: bool = False,
     ) -> ELBOTerms:
         """Evaluate the terms on a batch.
 
@@ -113,6 +114,7 @@ class ELBO(nn.Module):
             weights: How much each row counts, relative to the mean over the whole training set.
             num_rows: The number of rows that the log-likelihood is scaled up from, where these are an uneven shard of a
                 batch, or no row at all; the default is B.
+            whole_last: Leave the KL of the last layer whole: the temperature is for the layers below.
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
@@ -121,13 +123,15 @@ class ELBO(nn.Module):
             check_rows(x, y)
         draw = self.network.draw(num_samples, generator)
         scale = self.num_data / (len(x) if num_rows is None else num_rows)
-        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * scale, temperature)
+        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * scale, temperature, whole_last)
 
-    def terms(self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0) -> ELBOTerms:
+    def terms(
+        self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0, whole_last: bool = False
+    ) -> ELBOTerms:
         """Put a log-likelihood of all data beside the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
-        exact = self.network.optimal_last is not None
-        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, exact)
+        whole = whole_last or self.network.optimal_last is not None
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole)
 
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None

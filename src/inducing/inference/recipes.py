@@ -27,6 +27,8 @@ class Recipe:
         early_fraction: The part of all steps that takes ``early_samples``.
         temperature: Weight of the KL; below 1 for a cold posterior. The reported ELBO is never tempered.
         kl_warmup_epochs: Epochs over which the weight of the KL climbs from 0 to the temperature in ten stairs.
+        whole_last_kl: Leave the KL of the last layer whole: temperature and warm-up are for the layers below. It is always
+            so with an exact last layer.
         closed_form_kl: Take the KL of layers in closed form given their inputs, where that has less noise than few samples
             of log Q - log P; see `Network.closed_form_kl`.
         optimal_start: Begin with the exact conditional posterior in the last layer, where there is one: a Gaussian
@@ -43,6 +45,7 @@ class Recipe:
     early_fraction: float = 0.5
     temperature: float = 1.0
     kl_warmup_epochs: int = 0
+    whole_last_kl: bool = False
     closed_form_kl: bool = False
     optimal_start: bool = False
     patience: int | None = None

@@ -232,7 +232,8 @@ def _gradient(
     with recorded_jitter() as jitters:
         try:
             own = division.num_samples(num_samples)
-            terms = elbo(x, y, own, weight, noise, weights[0] if weights else None, num_rows)
+            counts = weights[0] if weights else None
+            terms = elbo(x, y, own, weight, noise, counts, num_rows, recipe.whole_last_kl)
             loss = -terms.objective / source.num_data
             # not so on a rank without rows, where the network has nothing to learn
             if loss.requires_grad:

@@ -21,10 +21,10 @@ from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
 from inducing.nn.initialisation import first_inducing_points, first_targets, infer_input_shape
 from inducing.nn.layers import Layer, Place, Shape
-from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.likelihoods import Likelihood
 from inducing.nn.normalisation import InducingNorm
 from inducing.nn.plain import Folded, check_plain
-from inducing.nn.pseudo import OptimalLikelihood
+from inducing.nn.pseudo import Optimum
 from inducing.nn.structure import (
     Residual,
     bayesian_layers,
@@ -132,10 +132,10 @@ class Network(nn.Module):
         return ending if isinstance(ending, Layer) else None
 
     @property
-    def optimal_last(self) -> OptimalLikelihood | None:
+    def optimal_last(self) -> Optimum | None:
         """The posterior of the last layer, if it is the exact one given the layers below."""
         last = self.last_layer
-        return last.posterior if last is not None and isinstance(last.posterior, OptimalLikelihood) else None
+        return last.posterior if last is not None and isinstance(last.posterior, Optimum) else None
 
     def assemble(self, functions: Sequence[Function]) -> Chain:
         """The network as a function, with these functions in the places of its Bayesian layers, in their order."""
@@ -160,11 +160,11 @@ class Network(nn.Module):
     def tie(self, likelihood: Likelihood) -> None:
         """Let a last layer with an OptimalInducing posterior take its precision from the noise of a likelihood."""
         for name, layer in bayesian_layers(self.layers):
-            if isinstance(layer.posterior, OptimalLikelihood):
-                if not isinstance(likelihood, Gaussian):
+            if isinstance(layer.posterior, Optimum):
+                if not isinstance(likelihood, layer.posterior.noise):
                     raise TypeError(
-                        f"{name} has an OptimalInducing posterior, which is known for a Gaussian likelihood only, "
-                        f"not for {type(likelihood).__name__}"
+                        f"{name} has an {layer.posterior_spec} posterior, which is for a {layer.posterior.noise.__name__} "
+                        f"likelihood only, not for {type(likelihood).__name__}"
                     )
                 layer.posterior.tie(likelihood)
 

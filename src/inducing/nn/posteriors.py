@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.linalg.geometry import Geometry
+from inducing.nn.heteroscedastic import HeteroscedasticWeights
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
 from inducing.nn.sites import Site, ValueSite
@@ -189,12 +190,27 @@ class OptimalInducing(Posterior):
 
     The inducing points are the training inputs, and stay there; the pseudo-outputs are the training targets; the precision
     is that of the likelihood's noise. Nothing is left to learn, and no other last layer has a better ELBO.
+
+    Arguments:
+        heteroscedastic: Be the optimum for `HeteroscedasticGaussian`, in layers of weights: exact for the means given the
+            noise, whose weights are learned (`inducing.nn.heteroscedastic`). The inducing targets are then [y | g], with
+            first values for the logarithm of the noise variance, such as 0.
     """
+
+    heteroscedastic: bool = False
 
     needs_inducing: ClassVar[bool] = True
 
-    def build(self, site: Site) -> OptimalWeights:
-        return OptimalWeights(self._targets(site))
+    def build(self, site: Site) -> OptimalWeights | HeteroscedasticWeights:
+        targets = self._targets(site)
+        if not self.heteroscedastic:
+            return OptimalWeights(targets)
+        if targets.shape[-1] % 2:
+            raise ValueError(
+                "OptimalInducing(heteroscedastic=True) needs two outputs for each target, a mean and a log noise variance, "
+                f"but the network has {targets.shape[-1]}"
+            )
+        return HeteroscedasticWeights(targets)
 
     def build_convolution(self, site: Site, geometry: Geometry, size: tuple[int, int], bias: bool) -> Weights:
         raise ValueError(
@@ -202,6 +218,10 @@ class OptimalInducing(Posterior):
         )
 
     def build_values(self, site: ValueSite) -> OptimalValues:
+        if self.heteroscedastic:
+            raise ValueError(
+                "OptimalInducing(heteroscedastic=True) is for layers of weights, not for Gaussian processes"
+            )
         return OptimalValues(self._targets(site))
 
     def _targets(self, site: Site | ValueSite) -> Float[Tensor, "M O"]:

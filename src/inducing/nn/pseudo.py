@@ -7,15 +7,16 @@ precision Lambda, and the inducing inputs where a layer has its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.linalg.pseudo_outputs import PseudoOutputs
-from inducing.nn.likelihoods import Gaussian
+from inducing.nn.likelihoods import Gaussian, Likelihood
 
+Noise = TypeVar("Noise", bound=Likelihood)
 PrecisionKind = Literal["shared", "per_output", "full", "full_per_output"]
 
 # Adam changes every parameter by about its learning rate, so parameters are stored at a scale of about 1 (the paper's
@@ -86,24 +87,26 @@ class PseudoLikelihood(Regression, ABC):
         return PseudoOutputs(self.pseudo_outputs, self.precision_root())
 
 
-class OptimalLikelihood(Regression, ABC):
-    """The likelihood itself: V = Y, and Lambda = the precision of its noise, times the weight of each row.
+class Optimum(PosteriorModule, Generic[Noise]):
+    """The exact posterior of a last layer given those below: it knows the targets, and the likelihood with its noise.
 
-    Nothing is learned.
+    Arguments:
+        targets: Y, a row for each inducing point, which are all rows of the data.
     """
 
+    # the likelihood that it is the optimum for
+    noise: ClassVar[type[Likelihood]]
     targets: Tensor
     row_weights: Tensor
 
     def __init__(self, targets: Float[Tensor, "M O"]) -> None:
         super().__init__()
-        self.inducing_inputs = None
         self.register_buffer("targets", targets)
         self.register_buffer("row_weights", torch.ones(len(targets)))
         # in a tuple, since it is no part of the network: its parameters belong to whoever owns the likelihood
-        self._tied: tuple[Gaussian, ...] = ()
+        self._tied: tuple[Noise, ...] = ()
 
-    def tie(self, likelihood: Gaussian) -> None:
+    def tie(self, likelihood: Noise) -> None:
         """Take the precision from the noise of this likelihood, now and whenever it changes."""
         self._tied = (likelihood,)
 
@@ -111,14 +114,32 @@ class OptimalLikelihood(Regression, ABC):
         """Let each row count as often as its weight says."""
         self.row_weights.copy_(weights)
 
-    def pseudo_data(self) -> PseudoOutputs:
+    @property
+    def likelihood(self) -> Noise:
+        """The likelihood that it is tied to."""
         if not self._tied:
             raise RuntimeError(
                 "the optimal last layer takes its precision from a likelihood; tie them with network.tie(likelihood), "
                 "as inducing.ELBO and inducing.fit do"
             )
+        return self._tied[0]
+
+
+class OptimalLikelihood(Optimum[Gaussian], Regression, ABC):
+    """The likelihood itself: V = Y, and Lambda = the precision of its noise, times the weight of each row.
+
+    Nothing is learned.
+    """
+
+    noise = Gaussian
+
+    def __init__(self, targets: Float[Tensor, "M O"]) -> None:
+        super().__init__(targets)
+        self.inducing_inputs = None
+
+    def pseudo_data(self) -> PseudoOutputs:
         # one precision for all outputs, or one for each
-        root = self._tied[0].noise_variance.rsqrt().reshape(-1, 1) * self.row_weights.sqrt()
+        root = self.likelihood.noise_variance.rsqrt().reshape(-1, 1) * self.row_weights.sqrt()
         return PseudoOutputs(self.targets, root)
 
 

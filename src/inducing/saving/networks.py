@@ -17,6 +17,7 @@ from inducing.nn.likelihoods import (
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     Likelihood,
     NegativeBinomial,
     Poisson,
@@ -32,7 +33,10 @@ DTYPES = {
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     cls.__name__: cls
-    for cls in (Gaussian, Categorical, Bernoulli, Poisson, NegativeBinomial, StudentT, HeteroscedasticGaussian)
+    for cls in (
+        *(Gaussian, HeteroscedasticGaussian, StudentT, HeteroscedasticStudentT),
+        *(Categorical, Bernoulli, Poisson, NegativeBinomial),
+    )
 }
 
 

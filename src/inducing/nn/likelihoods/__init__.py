@@ -11,7 +11,7 @@ from inducing.nn.likelihoods.gaussian import Gaussian
 from inducing.nn.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from inducing.nn.likelihoods.integers import integer_quantile
 from inducing.nn.likelihoods.parameters import FIRST_VARIANCE, LOG_VARIANCE_SCALE
-from inducing.nn.likelihoods.robust import StudentT
+from inducing.nn.likelihoods.robust import HeteroscedasticStudentT, StudentT
 
 __all__ = [
     "FIRST_VARIANCE",
@@ -20,6 +20,7 @@ __all__ = [
     "Categorical",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "HeteroscedasticStudentT",
     "Likelihood",
     "NegativeBinomial",
     "Poisson",

@@ -1,4 +1,4 @@
-"""Gaussian noise whose variance depends on the inputs: the network has a second output for each target."""
+"""Noise whose scale depends on the inputs: the network has a second output for each target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,49 @@ from inducing.nn.likelihoods.special import soft_limit
 from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
 
 
-class HeteroscedasticGaussian(Likelihood):
+class Heteroscedastic(Likelihood):
+    """Noise of squared scale variance * exp(g) around f, for outputs [f | g]: what does not depend on its distribution."""
+
+    support: ClassVar[Support] = "real"
+    scaled_log_variance: Tensor
+
+    def __init__(self, variance: Positive, learn_variance: bool) -> None:
+        super().__init__()
+        register_log(self, "scaled_log_variance", "variance", variance, learn_variance)
+
+    @property
+    def base_variance(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
+        """The squared scale where g = 0, a scalar or one for each target."""
+        return self._log_variance().exp()
+
+    def log_noise_variance(self, deviation: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows O"]:
+        """The logarithm of the squared scale, for outputs g."""
+        return soft_limit(self._log_variance() + deviation)
+
+    def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
+        shape = _target_shape(output_shape, type(self).__name__)
+        number = math.prod(shape)
+        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} log noise variances")
+        check_number(self.scaled_log_variance, "noise variances", y)
+        return check_real(y)
+
+    def mean(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
+        return self._split(outputs)[0]
+
+    def extra_repr(self) -> str:
+        return f"variance={self.base_variance.tolist()}, learn_variance={self.scaled_log_variance.requires_grad}"
+
+    def _log_variance(self) -> Tensor:
+        return LOG_VARIANCE_SCALE * self.scaled_log_variance
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The means and the logarithms of the squared scales."""
+        _target_shape(tuple(outputs.shape[2:]), type(self).__name__)
+        mean, deviation = outputs.chunk(2, -1)
+        return mean, self.log_noise_variance(deviation)
+
+
+class HeteroscedasticGaussian(Heteroscedastic):
     """y = f + noise, noise ~ N(0, variance * exp(g)), for outputs [f | g]: the first half means, the second half noise.
 
     The network has twice as many outputs as there are targets. A last layer is about unit scale, so the noise variance is
@@ -41,24 +83,8 @@ class HeteroscedasticGaussian(Likelihood):
         torch.Size([5, 1])
     """
 
-    support: ClassVar[Support] = "real"
-    scaled_log_variance: Tensor
-
     def __init__(self, variance: Positive = FIRST_VARIANCE, learn_variance: bool = True) -> None:
-        super().__init__()
-        register_log(self, "scaled_log_variance", "variance", variance, learn_variance)
-
-    @property
-    def base_variance(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
-        """The noise variance where g = 0, a scalar or one for each target."""
-        return self._log_variance().exp()
-
-    def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
-        shape = _target_shape(output_shape)
-        number = math.prod(shape)
-        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} log noise variances")
-        check_number(self.scaled_log_variance, "noise variances", y)
-        return check_real(y)
+        super().__init__(variance, learn_variance)
 
     def log_prob(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
         mean, log_variance = self._split(outputs)
@@ -78,9 +104,6 @@ class HeteroscedasticGaussian(Likelihood):
         log_variance = self._log_variance() + mean_g
         density = square * soft_limit(variance_g / 2 - log_variance).exp() + soft_limit(log_variance)
         return -0.5 * (density + math.log(2 * math.pi)).flatten(2).sum(-1)
-
-    def mean(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
-        return self._split(outputs)[0]
 
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[1].exp()
@@ -104,23 +127,11 @@ class HeteroscedasticGaussian(Likelihood):
         level = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64)).item()
         return mean + level * (log_variance / 2).exp()
 
-    def extra_repr(self) -> str:
-        return f"variance={self.base_variance.tolist()}, learn_variance={self.scaled_log_variance.requires_grad}"
 
-    def _log_variance(self) -> Tensor:
-        return LOG_VARIANCE_SCALE * self.scaled_log_variance
-
-    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The means and the logarithms of the noise variances."""
-        _target_shape(tuple(outputs.shape[2:]))
-        mean, deviation = outputs.chunk(2, -1)
-        return mean, soft_limit(self._log_variance() + deviation)
-
-
-def _target_shape(output_shape: tuple[int, ...]) -> tuple[int, ...]:
+def _target_shape(output_shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     if not output_shape or output_shape[-1] % 2:
         raise ValueError(
-            "HeteroscedasticGaussian needs two outputs for each target, a mean and a log noise variance, but the network "
+            f"{name} needs two outputs for each target, a mean and a log noise variance, but the network "
             f"has outputs of shape {output_shape}; give it 2 * targets outputs, e.g. inducing.models.mlp(inputs, 2)"
         )
     return (*output_shape[:-1], output_shape[-1] // 2)

@@ -1,4 +1,4 @@
-"""Noise with heavy tails, for targets with outliers."""
+"""Noise with heavy tails, for targets with outliers: of the same scale everywhere, or of one that depends on the inputs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_gamma, standard_normal
 from inducing.nn.likelihoods.base import Likelihood, Support
+from inducing.nn.likelihoods.heteroscedastic import Heteroscedastic
 from inducing.nn.likelihoods.parameters import (
     FIRST_VARIANCE,
     LOG_VARIANCE_SCALE,
@@ -84,18 +85,9 @@ class StudentT(Likelihood):
 
     def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
         check_like(y, outputs.shape)
-        # log p = log Gamma((n + 1) / 2) - log Gamma(n / 2) - log(pi n) / 2 - log s - (n + 1) / 2 log(1 + t^2 / n), with the
-        # large terms of the Gamma functions cancelled by hand
-        freedom = self.degrees_of_freedom
-        constant = (
-            stirling_remainder((freedom + 1) / 2)
-            - stirling_remainder(freedom / 2)
-            + (freedom - 1) / 2 * freedom.reciprocal().log1p()
-            - 0.5 * (1 + math.log(2 * math.pi))
-            - LOG_VARIANCE_SCALE * self.scaled_log_scale
-        )
-        square = ((y - outputs) / self.scale).square()
-        return (constant - (freedom + 1) / 2 * (square / freedom).log1p()).flatten(2).sum(-1)
+        log_scale = LOG_VARIANCE_SCALE * self.scaled_log_scale
+        density = _log_density((y - outputs) / self.scale, self.degrees_of_freedom) - log_scale
+        return density.flatten(2).sum(-1)
 
     def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
         return None
@@ -108,23 +100,16 @@ class StudentT(Likelihood):
         return (self.scale.square() * (1 + LEAST_DEGREES_OF_FREEDOM / self._excess())).expand(outputs.shape)
 
     def sample(self, outputs: Float[Tensor, "S B *O"], generator: Generator | None = None) -> Float[Tensor, "S B *O"]:
-        # t = z / sqrt(chi^2_n / n)
-        half = (self.degrees_of_freedom / 2).to(outputs.dtype).expand(outputs.shape)
-        noise = standard_normal(tuple(outputs.shape), outputs, generator)
-        return outputs + self.scale * noise * (half / standard_gamma(half, generator)).sqrt()
+        return outputs + self.scale * _sample(outputs, self.degrees_of_freedom, generator)
 
     def log_cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        return self._log_below((y - outputs) / self.scale)
+        return _log_below((y - outputs) / self.scale, self.degrees_of_freedom)
 
     def log_survival(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        return self._log_below((outputs - y) / self.scale)
+        return _log_below((outputs - y) / self.scale, self.degrees_of_freedom)
 
     def icdf(self, outputs: Float[Tensor, "S B *O"], probability: float) -> Float[Tensor, "S B *O"]:
-        freedom = self.degrees_of_freedom
-        # by symmetry, in the lower tail
-        lower = torch.tensor(min(probability, 1 - probability), dtype=torch.float64, device=freedom.device)
-        level = from_scipy(special.stdtrit, freedom, lower)
-        return outputs + self.scale * (level if probability < 0.5 else -level).to(outputs.dtype)
+        return outputs + self.scale * _quantile(probability, self.degrees_of_freedom).to(outputs.dtype)
 
     def extra_repr(self) -> str:
         return (
@@ -136,7 +121,122 @@ class StudentT(Likelihood):
     def _excess(self) -> Tensor:
         return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
 
-    def _log_below(self, t: Tensor) -> Tensor:
-        """log P(T <= t), from the smaller tail."""
-        tail = from_scipy(special.stdtr, self.degrees_of_freedom, -t.abs())
-        return torch.where(t < 0, tail.log(), (-tail).log1p()).to(t.dtype)
+
+class HeteroscedasticStudentT(Heteroscedastic):
+    """y = f + sqrt(variance * exp(g)) * t, t ~ Student's t, for outputs [f | g] as of `HeteroscedasticGaussian`.
+
+    Where the noise of most rows is small, one far from the others weighs much under a Gaussian; here it does not.
+
+    Arguments:
+        variance: First value of the square of the scale where g = 0; one number for all targets, or one for each.
+        degrees_of_freedom: Their first value, above 2; one number for all targets, or one for each.
+        learn_variance: Whether the first is learned.
+        learn_degrees_of_freedom: Whether the second is learned.
+
+    Example:
+        >>> import torch, inducing
+        >>> network = inducing.models.mlp(3, 2, num_inducing=10)
+        >>> prediction = inducing.predict(network, inducing.HeteroscedasticStudentT(), torch.randn(5, 3))
+        >>> prediction.mean.shape
+        torch.Size([5, 1])
+    """
+
+    scaled_log_excess: Tensor
+
+    def __init__(
+        self,
+        variance: Positive = FIRST_VARIANCE,
+        degrees_of_freedom: Positive = 4.0,
+        learn_variance: bool = True,
+        learn_degrees_of_freedom: bool = True,
+    ) -> None:
+        super().__init__(variance, learn_variance)
+        register_log(
+            self,
+            "scaled_log_excess",
+            "degrees_of_freedom",
+            degrees_of_freedom,
+            learn_degrees_of_freedom,
+            above=LEAST_DEGREES_OF_FREEDOM,
+        )
+
+    @property
+    def degrees_of_freedom(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
+        """The degrees of freedom, a scalar or one for each target."""
+        return LEAST_DEGREES_OF_FREEDOM + self._excess()
+
+    def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
+        y = super().check_targets(y, output_shape)
+        check_number(self.scaled_log_excess, "degrees of freedom", y)
+        return y
+
+    def log_prob(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
+        mean, log_square = self._split(outputs)
+        check_like(y, mean.shape)
+        density = _log_density((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom) - log_square / 2
+        return density.flatten(2).sum(-1)
+
+    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
+        return None
+
+    def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
+        return self._split(outputs)[1].exp() * (1 + LEAST_DEGREES_OF_FREEDOM / self._excess())
+
+    def sample(
+        self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
+    ) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return mean + (log_square / 2).exp() * _sample(mean, self.degrees_of_freedom, generator)
+
+    def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return _log_below((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom)
+
+    def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return _log_below((mean - y) * (-log_square / 2).exp(), self.degrees_of_freedom)
+
+    def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return mean + (log_square / 2).exp() * _quantile(probability, self.degrees_of_freedom).to(mean.dtype)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{super().extra_repr()}, degrees_of_freedom={self.degrees_of_freedom.tolist()}, "
+            f"learn_degrees_of_freedom={self.scaled_log_excess.requires_grad}"
+        )
+
+    def _excess(self) -> Tensor:
+        return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
+
+
+def _log_density(t: Tensor, freedom: Tensor) -> Tensor:
+    """log p(t) = log Gamma((n + 1) / 2) - log Gamma(n / 2) - log(pi n) / 2 - (n + 1) / 2 log(1 + t^2 / n)."""
+    # with the large terms of the Gamma functions cancelled by hand
+    constant = (
+        stirling_remainder((freedom + 1) / 2)
+        - stirling_remainder(freedom / 2)
+        + (freedom - 1) / 2 * freedom.reciprocal().log1p()
+        - 0.5 * (1 + math.log(2 * math.pi))
+    )
+    return constant - (freedom + 1) / 2 * (t.square() / freedom).log1p()
+
+
+def _sample(like: Tensor, freedom: Tensor, generator: Generator | None) -> Tensor:
+    """t = z / sqrt(chi^2_n / n)."""
+    half = (freedom / 2).to(like.dtype).expand(like.shape)
+    noise = standard_normal(tuple(like.shape), like, generator)
+    return noise * (half / standard_gamma(half, generator)).sqrt()
+
+
+def _log_below(t: Tensor, freedom: Tensor) -> Tensor:
+    """log P(T <= t), from the smaller tail."""
+    tail = from_scipy(special.stdtr, freedom, -t.abs())
+    return torch.where(t < 0, tail.log(), (-tail).log1p()).to(t.dtype)
+
+
+def _quantile(probability: float, freedom: Tensor) -> Tensor:
+    """t with P(T <= t) = probability, by symmetry from the lower tail."""
+    lower = torch.tensor(min(probability, 1 - probability), dtype=torch.float64, device=freedom.device)
+    level = from_scipy(special.stdtrit, freedom, lower)
+    return level if probability < 0.5 else -level
