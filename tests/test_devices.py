@@ -116,6 +116,7 @@ LIKELIHOODS = {
     "negative binomial": (inducing.NegativeBinomial, torch.ones(ROWS, 2)),
     "student-t": (inducing.StudentT, torch.ones(ROWS, 2)),
     "heteroscedastic": (inducing.HeteroscedasticGaussian, torch.ones(ROWS, 1)),
+    "heteroscedastic-student-t": (inducing.HeteroscedasticStudentT, torch.ones(ROWS, 1)),
 }
 
 

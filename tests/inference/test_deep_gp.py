@@ -73,6 +73,7 @@ def test_it_tells_three_spirals_apart(posterior):
         (inducing.NegativeBinomial, 1),
         (inducing.StudentT, 1),
         (inducing.HeteroscedasticGaussian, 2),
+        (inducing.HeteroscedasticStudentT, 2),
     ],
 )
 @pytest.mark.parametrize("model", ["bnn", "dgp"])

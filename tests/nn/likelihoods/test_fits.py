@@ -33,6 +33,7 @@ CASES = [
     (inducing.NegativeBinomial, "overdispersed", 1),
     (inducing.StudentT, "outliers", 1),
     (inducing.HeteroscedasticGaussian, "growing noise", 2),
+    (inducing.HeteroscedasticStudentT, "growing noise", 2),
 ]
 
 

@@ -10,6 +10,7 @@ import torch
 
 import inducing
 from inducing.nn.likelihoods import Likelihood
+from inducing.nn.likelihoods.heteroscedastic import Heteroscedastic
 
 S, B = 4, 6
 
@@ -40,6 +41,7 @@ CASES = [
     Case(inducing.NegativeBinomial, {"concentration": [0.8, 5.0]}, 2, "counts"),
     Case(inducing.StudentT, {"scale": [0.5, 1.0], "degrees_of_freedom": 12.0}, 2, "real"),
     Case(inducing.HeteroscedasticGaussian, {"variance": [0.3, 0.5]}, 4, "real"),
+    Case(inducing.HeteroscedasticStudentT, {"variance": [0.3, 0.5], "degrees_of_freedom": 12.0}, 4, "real"),
 ]
 table = pytest.mark.parametrize("case", CASES, ids=lambda case: case.make.__name__)
 ordered = pytest.mark.parametrize("case", [c for c in CASES if c.targets != "labels"], ids=lambda c: c.make.__name__)
@@ -50,14 +52,19 @@ def outputs(case, dtype=torch.float32):
 
 
 def test_the_table_is_complete():
-    assert {case.make for case in CASES} == set(Likelihood.__subclasses__())
+    found = {*Likelihood.__subclasses__(), *Heteroscedastic.__subclasses__()} - {Heteroscedastic}
+    assert {case.make for case in CASES} == found
 
 
 @table
 def test_the_same_methods_in_the_same_order(case):
     wanted = [name for name, _ in inspect.getmembers(Likelihood, inspect.isfunction) if name in vars(Likelihood)]
     wanted.sort(key=list(vars(Likelihood)).index)
-    assert [name for name in vars(case.make) if name in wanted] == wanted
+    classes = case.make.__mro__[: case.make.__mro__.index(Likelihood)]
+    for cls in classes:
+        order = [wanted.index(name) for name in vars(cls) if name in wanted]
+        assert order == sorted(order)
+    assert {name for cls in classes for name in vars(cls) if name in wanted} == set(wanted)
 
 
 @table

@@ -45,6 +45,24 @@ def test_quantiles(level):
     )
 
 
+def test_a_scale_that_depends_on_the_inputs():
+    """The same, of each row's own scale."""
+    outputs, y = torch.cat([OUTPUTS, OUTPUTS.flip(0) / 2], -1), Y
+    likelihood = inducing.HeteroscedasticStudentT([0.5, 2.0], [3.0, 50.0]).double()
+    scale = (likelihood.base_variance * outputs[..., 2:].exp()).sqrt().detach().numpy()
+    expected = stats.t(likelihood.degrees_of_freedom.detach().numpy(), OUTPUTS.numpy(), scale)
+    for found, wanted in (
+        (likelihood.log_prob(outputs, y), expected.logpdf(y.numpy()).sum(-1)),
+        (likelihood.mean(outputs), expected.mean()),
+        (likelihood.variance(outputs), expected.var()),
+        (likelihood.log_cdf(outputs, y).exp(), expected.cdf(y)),
+        (likelihood.log_survival(outputs, y).exp(), expected.sf(y)),
+        (likelihood.icdf(outputs, 0.05), expected.ppf(0.05)),
+        (likelihood.icdf(outputs, 0.999), expected.ppf(0.999)),
+    ):
+        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-6)
+
+
 def test_many_degrees_of_freedom_give_back_the_gaussian():
     """In float32 too, where the textbook's Gamma functions would lose several nats."""
     y = torch.linspace(-2, 2, 6).reshape(3, 2)
