@@ -1,8 +1,12 @@
-"""Which weight of the KL the neural networks of tables should have by default.
+"""Which weight of the KL the neural networks of tables should have by default, and which noise regressors.
 
 Decided on sets that are not in the table of `benchmarks/estimators.py`. Regression: 200, 400 or 900 rows to learn from and
 600 to judge by, of kin8nm, power, wine, and of Friedman's first and third problem; the weight is rows / WHOLE, not below a
 tenth. Classes: Fashion-MNIST and MNIST pooled to 7 x 7 pixels, scikit-learn's wine, and two artificial problems.
+
+Noise: with 400 rows of the same sets, of protein and of naval. Of yacht and energy, which are in that table, only the ELBO
+of their training rows (split 0) is looked at, and that of deep Gaussian processes alone: it is not comparable where the
+posterior is cold.
 
     INDUCING_DATA=... python benchmarks/estimator_defaults.py
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +32,12 @@ ROWS = (200, 400, 900)
 WHOLE = (1250, 2500, 5000)
 CLASSES = ("fashion-mnist", "mnist", "sklearn-wine", "two", "three")
 WEIGHTS = (0.4, 0.2, 0.1, 0.05)
+NOISE = {
+    "BNNRegressor": ("gaussian", "heteroscedastic"),
+    "DeepGPRegressor": ("gaussian", "heteroscedastic", "heteroscedastic-student-t"),
+}
+TRAINING_ONLY = ("yacht", "energy")
+FIGURES = ("log_likelihood", "coverage_90", "elbo", "accuracy", "ece")
 
 
 def table(name: str, rows: int) -> tuple[np.ndarray, ...]:
@@ -64,10 +75,23 @@ def classes(name: str) -> tuple[np.ndarray, ...]:
 
 def judge_regression(name: str, rows: int, whole: int) -> dict[str, float]:
     """Log-likelihood of rows that were not learned from, and how many of them a 90 % interval holds."""
-    x, y, x_test, y_test = table(name, rows)
     recipe = BNN_FAST.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, rows / whole)))
-    estimator = inducing.BNNRegressor(recipe=recipe, random_state=0).fit(x, y)
-    prediction, targets = estimator.predict_distribution(x_test), torch.from_numpy(y_test)[:, None]
+    return score(inducing.BNNRegressor(recipe=recipe, random_state=0), *table(name, rows))
+
+
+def judge_noise(name: str, model: str, likelihood: str) -> dict[str, float]:
+    """The ELBO, and where rows were left to judge by, the same as above."""
+    estimator = getattr(inducing, model)(likelihood=likelihood, random_state=0)
+    if name in TRAINING_ONLY:
+        data = uci.load(name, 0, torch.float64)
+        return {"elbo": estimator.fit(data.x_train.numpy(), data.y_train[:, 0].numpy()).elbo_}
+    found = score(estimator, *table(name, 400))
+    return found | ({} if model == "BNNRegressor" else {"elbo": estimator.elbo_})
+
+
+def score(estimator: Any, x: Any, y: Any, x_test: Any, y_test: Any) -> dict[str, float]:
+    """Fit, and judge by other rows."""
+    prediction, targets = estimator.fit(x, y).predict_distribution(x_test), torch.from_numpy(y_test)[:, None]
     return {
         "log_likelihood": inducing.metrics.log_likelihood(prediction, targets),
         "coverage_90": inducing.metrics.coverage(prediction, targets, 0.9),
@@ -91,6 +115,9 @@ def main() -> None:
     """Run what is not stored, and print the means."""
     points = [{"set": name, "rows": rows, "whole": whole} for whole in WHOLE for name in TABLES for rows in ROWS]
     points += [{"set": name, "weight": weight} for weight in WEIGHTS for name in CLASSES]
+    for model, choices in NOISE.items():
+        sets = (*TABLES, "protein", "naval", *(TRAINING_ONLY if model == "DeepGPRegressor" else ()))
+        points += [{"set": name, "model": model, "likelihood": each} for each in choices for name in sets]
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     records = [json.loads(line) for line in lines]
     warnings.simplefilter("ignore", UserWarning)
@@ -98,22 +125,18 @@ def main() -> None:
         if any(point.items() <= record.items() for record in records):
             continue
         name, *rest = point.values()
-        record = point | (judge_regression(name, *rest) if "rows" in point else judge_classes(name, *rest))
+        judge = judge_regression if "rows" in point else judge_noise if "likelihood" in point else judge_classes
+        record = point | judge(name, *rest)
         records.append(record)
         with RESULTS.open("a") as file:
             file.write(json.dumps(record) + "\n")
         print(record, flush=True)  # noqa: T201
-    for key, values in (("whole", WHOLE), ("weight", WEIGHTS)):
-        for value in values:
-            chosen = [record for record in records if record.get(key) == value]
-            if not chosen:
-                continue
-            means = {
-                what: np.mean([r[what] for r in chosen]).round(3)
-                for what in chosen[0]
-                if isinstance(chosen[0][what], float)
-            }
-            print(key, value, means)  # noqa: T201
+    groups = [{"whole": whole} for whole in WHOLE] + [{"weight": weight} for weight in WEIGHTS]
+    groups += [{"model": model, "likelihood": each} for model, choices in NOISE.items() for each in choices]
+    for group in groups:
+        chosen = [record for record in records if group.items() <= record.items()]
+        columns = {key: [record[key] for record in chosen if key in record] for key in FIGURES}
+        print(group, {key: round(float(np.mean(v)), 3) for key, v in columns.items() if v})  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ class BNNRegressor(Regression, BNN):
             inputs; "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts.
             "auto" is "heteroscedastic", or "gaussian" for an optimal last layer that was asked for.
         recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior for fewer than 2,500
-            rows: the KL weighs rows / 2,500, not less than 0.1, since the whole of it gives intervals that are too
-            wide), "paper", or a `Recipe`, whose batch_size and patience are those given here.
+            rows: the KL below the last layer weighs rows / 2,500, not less than 0.1, since the whole of it gives intervals
+            that are too wide), "paper", or a `Recipe`, whose batch_size and patience are those given here.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
         patience: Stop when the objective has not risen for so many steps; None trains to the end.
