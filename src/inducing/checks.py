@@ -19,8 +19,8 @@ def check_device(name: str) -> torch.device:
     """Ask for a device that this machine has."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.empty(0, device=device).tolist()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
             f'device must be one that torch has here, e.g. "cpu" or "cuda", got {name!r} ({reason})'

@@ -49,7 +49,7 @@ def test_every_sample_is_the_evidence_given_its_noise(rows, features, weighted):
     prior = MultivariateNormal(x.new_zeros(features), torch.eye(features, dtype=x.dtype))
     for sample in range(SAMPLES):
         expected = 0.0
-        variance = likelihood.base_variance * (x @ w_g[sample]).exp()
+        variance = likelihood.log_noise_variance(x @ w_g[sample]).exp()
         for k, posterior in enumerate(noise_posterior(network, x)):
             # sum_n weight_n log N(y_n; f_n, v_n) is log N(y; f, v / weight) up to what does not depend on f
             v, w = variance[:, k], weights
@@ -78,7 +78,7 @@ def test_the_gradient_of_the_noise_variance_is_that_of_the_evidence():
     w_g = network.draw(SAMPLES, torch.Generator().manual_seed(1)).function.steps[0].weights[..., TARGETS:].detach()
     parameter = likelihood.scaled_log_variance
     for sample in range(SAMPLES):
-        variance = likelihood.base_variance * (x @ w_g[sample]).exp()
+        variance = likelihood.log_noise_variance(x @ w_g[sample]).exp()
         evidence = sum(
             MultivariateNormal(x.new_zeros(12), x @ x.T + torch.diag(variance[:, k])).log_prob(y[:, k])
             for k in range(TARGETS)
@@ -141,7 +141,7 @@ def test_what_it_is_not_for():
     optimal = inducing.OptimalInducing(heteroscedastic=True)
     places = {"inducing_points": x, "learn_inducing_locations": False}
     with pytest.raises(
-        ValueError, match="two outputs for each target, a mean and a log noise variance, but the network has 1"
+        ValueError, match="two outputs for each target, a mean and one for its noise, but the network has 1"
     ):
         inducing.models.mlp(3, 1, [], posterior=[optimal], inducing_targets=y[:, :1], **places)
     with pytest.raises(ValueError, match="for layers of weights, not for Gaussian processes"):

@@ -193,7 +193,7 @@ def heteroscedastic():
         torch.tensor([3.0, 0.5]).double(),
     )
     likelihood = inducing.HeteroscedasticGaussian(0.2, learn_variance=False).double()
-    std = (likelihood.base_variance * outputs[..., 2:].exp()).sqrt()
+    std = (likelihood.log_noise_variance(outputs[..., 2:]) / 2).exp()
     normal = Normal(location + scale * outputs[..., :2], scale * std)
     moved = Normal(normal.loc.permute(1, 2, 0), normal.scale.permute(1, 2, 0))
     mixture = MixtureSameFamily(Categorical(torch.ones(6, 2, 50).double()), moved, validate_args=False)
@@ -214,7 +214,7 @@ def test_noise_that_depends_on_the_inputs():
     assert predictive.samples.shape == (50, 6, 2)
     with pytest.raises(ValueError, match=r"or \(2,\) of them, and scale positive"):
         predictive.unstandardise(0.0, [1.0, 1.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match=r"y must have shape \(B, 2\), as 4 outputs are 2 means and 2 log noise"):
+    with pytest.raises(ValueError, match=r"y must have shape \(B, 2\), as 4 outputs are 2 means and 2 for their noise"):
         predictive.log_prob(torch.zeros(6, 4).double())
 
 

@@ -13,6 +13,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 from torch import Tensor
 
@@ -127,10 +128,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             )
         # what would fail only after training
         device = check_device(self.device)
-        if self.n_samples < 1:
-            raise ValueError(
-                f"n_samples must be at least 1, got {self.n_samples}; a prediction is a mean over so many draws"
-            )
+        check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
         rows = self._encode(X, reset=not continues)
         weights = None
         if sample_weight is not None:

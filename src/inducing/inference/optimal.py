@@ -25,7 +25,7 @@ def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
     if network.num_inducing != rows:
         raise ValueError(
             f"the last layer has an OptimalInducing posterior for {network.num_inducing} rows, but there are {rows} "
-            "data points: it is the optimum for all of them or none. Pass inducing_points=x, inducing_targets=y"
+            "data points: it is the optimum for all of them or none. Pass all of them as inducing points and targets"
         )
     if isinstance(data, tuple | list):
         known = (network.inducing_points, optimum.targets)
@@ -33,7 +33,7 @@ def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
             if ours is None or not torch.equal(ours, theirs.to(ours)):
                 raise ValueError(
                     f"the last layer has an OptimalInducing posterior for other data: {name} is not what the network was "
-                    "built with; pass inducing_points=x and inducing_targets=y with the same rows in the same order"
+                    "built with; pass inducing points and targets with the same rows in the same order"
                 )
     # of an earlier fit there may be others
     optimum.weigh(torch.ones_like(optimum.row_weights) if weights is None else weights)

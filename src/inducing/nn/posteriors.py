@@ -194,7 +194,7 @@ class OptimalInducing(Posterior):
     Arguments:
         heteroscedastic: Be the optimum for `HeteroscedasticGaussian`, in layers of weights: exact for the means given the
             noise, whose weights are learned (`inducing.nn.heteroscedastic`). The inducing targets are then [y | g], with
-            first values for the logarithm of the noise variance, such as 0.
+            first values for the noise, such as 0.
     """
 
     heteroscedastic: bool = False
@@ -207,7 +207,7 @@ class OptimalInducing(Posterior):
             return OptimalWeights(targets)
         if targets.shape[-1] % 2:
             raise ValueError(
-                "OptimalInducing(heteroscedastic=True) needs two outputs for each target, a mean and a log noise variance, "
+                "OptimalInducing(heteroscedastic=True) needs two outputs for each target, a mean and one for its noise, "
                 f"but the network has {targets.shape[-1]}"
             )
         return HeteroscedasticWeights(targets)

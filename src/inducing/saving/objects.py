@@ -14,7 +14,7 @@ from torch import Tensor
 
 from inducing.data.standardise import Standardiser
 from inducing.nn.draw import FunctionSamples
-from inducing.nn.likelihoods import Gaussian, Likelihood
+from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving.functions import decode_functions, encode_functions
 from inducing.saving.networks import (
@@ -135,11 +135,12 @@ def _decode_parts(nodes: dict[str, Any], tensors: Tensors) -> dict[str, Any]:
     extra = [name for name in tensors if not any(name.startswith(f"{key}/") for key in nodes)]
     if extra:
         raise ValueError(f"the tensor {shown(extra[0])} belongs to nothing")
-    likelihoods = [part for part in parts.values() if isinstance(part, Gaussian)]
     for part in parts.values():
-        if isinstance(part, Network) and len(likelihoods) == 1:
-            # an optimal last layer takes its precision from the noise
-            part.tie(likelihoods[0])
+        if isinstance(part, Network) and part.optimal_last is not None:
+            # it takes its precision from the noise
+            likelihoods = [each for each in parts.values() if isinstance(each, part.optimal_last.noise)]
+            if len(likelihoods) == 1:
+                part.tie(likelihoods[0])
     return parts
 
 

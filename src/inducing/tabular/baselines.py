@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
+from inducing.nn.likelihoods.heteroscedastic import outputs_of
 from inducing.prediction.predictive import Predictive
 
 PENALTIES = np.logspace(-3, 4, 15)
@@ -57,8 +58,8 @@ def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predicti
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     # targets without noise have a density without bound; keep it finite
-    logs = np.broadcast_to(np.log(np.maximum(variance / scale**2, 1e-12)), mean.shape)
-    outputs = torch.from_numpy(np.concatenate([mean / scale, logs], 1))[None]
+    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape).copy()
+    outputs = outputs_of(torch.from_numpy(mean / scale), torch.from_numpy(variance))[None]
     noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()
     return Predictive(outputs, noise).unstandardise(np.zeros(len(scale)), scale)
 

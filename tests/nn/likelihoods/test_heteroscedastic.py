@@ -5,15 +5,21 @@ import torch
 from torch.distributions import Normal
 
 import inducing
+from inducing.nn.likelihoods.heteroscedastic import outputs_of
 
 GENERATOR = torch.Generator().manual_seed(0)
 OUTPUTS = torch.randn(5, 7, 4, generator=GENERATOR).double()
 Y = torch.randn(7, 2, generator=GENERATOR).double()
 
 
+def ratio(g):
+    """The positive root of r - 1/r = g."""
+    return g / 2 + (1 + (g / 2).square()).sqrt()
+
+
 def test_it_is_a_gaussian_with_its_own_variance():
     likelihood = inducing.HeteroscedasticGaussian([0.1, 0.5]).double()
-    std = (likelihood.base_variance * OUTPUTS[..., 2:].exp()).sqrt()
+    std = likelihood.base_variance.sqrt() * ratio(OUTPUTS[..., 2:])
     normal = Normal(OUTPUTS[..., :2], std)
     torch.testing.assert_close(likelihood.log_prob(OUTPUTS, Y), normal.log_prob(Y).sum(-1))
     torch.testing.assert_close(likelihood.mean(OUTPUTS), normal.mean)
@@ -21,6 +27,18 @@ def test_it_is_a_gaussian_with_its_own_variance():
     torch.testing.assert_close(likelihood.log_cdf(OUTPUTS, Y).exp(), normal.cdf(Y))
     torch.testing.assert_close(likelihood.log_survival(OUTPUTS, Y).exp(), 1 - normal.cdf(Y))
     torch.testing.assert_close(likelihood.icdf(OUTPUTS, 0.9), normal.icdf(torch.tensor(0.9, dtype=torch.float64)))
+
+
+def test_the_noise_is_an_exponential_that_does_not_run_away():
+    likelihood, g = inducing.HeteroscedasticGaussian(1.0).double(), torch.tensor([-1e6, -0.01, 0.0, 0.01, 1e6]).double()
+    torch.testing.assert_close(likelihood.log_noise_variance(g)[1:4], g[1:4], rtol=1e-4, atol=0.0)
+    std = (likelihood.log_noise_variance(g) / 2).exp()
+    torch.testing.assert_close(std[-1], g[-1])
+    torch.testing.assert_close(std[0], -1 / g[0])
+    mean, variance = torch.randn(4, 2).double(), torch.tensor([1e-12, 1e-3, 1.0, 1e6]).double()[:, None].expand(4, 2)
+    outputs = outputs_of(mean, variance)[None]
+    torch.testing.assert_close(likelihood.variance(outputs)[0], variance)
+    torch.testing.assert_close(likelihood.mean(outputs)[0], mean)
 
 
 def test_it_starts_as_the_gaussian_does():
@@ -37,7 +55,7 @@ def test_it_starts_as_the_gaussian_does():
             torch.zeros(7, 2),
             (2,),
             ValueError,
-            r"\(B, 1\), as 2 outputs are 1 means and 1 log noise variances, got \(7, 2\)",
+            r"\(B, 1\), as 2 outputs are 1 means and 1 for their noise, got \(7, 2\)",
         ),
         (torch.zeros(7), (2,), ValueError, r"got \(7,\); use y\[:, None\]"),
         (

@@ -218,7 +218,9 @@ def test_expected_log_prob_is_that_of_quadrature(case):
             parameter.data = parameter.data[target]
         columns = [target, target + 2][: case.num_outputs // 2]
         exact += quadrature(one, mean[..., columns], variance[..., columns], y[:, [target]], len(columns))
-    torch.testing.assert_close(expected, exact, rtol=1e-9, atol=1e-9)
+    # the noise that depends on the inputs is a mean by quadrature itself
+    tolerance = 1e-5 if case.make is inducing.HeteroscedasticGaussian else 1e-9
+    torch.testing.assert_close(expected, exact, rtol=tolerance, atol=tolerance)
     # the variance may broadcast; without any it is the density itself
     shared = variance[:1, :1]
     torch.testing.assert_close(

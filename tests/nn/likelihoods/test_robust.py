@@ -49,7 +49,7 @@ def test_a_scale_that_depends_on_the_inputs():
     """The same, of each row's own scale."""
     outputs, y = torch.cat([OUTPUTS, OUTPUTS.flip(0) / 2], -1), Y
     likelihood = inducing.HeteroscedasticStudentT([0.5, 2.0], [3.0, 50.0]).double()
-    scale = (likelihood.base_variance * outputs[..., 2:].exp()).sqrt().detach().numpy()
+    scale = (likelihood.log_noise_variance(outputs[..., 2:]) / 2).exp().detach().numpy()
     expected = stats.t(likelihood.degrees_of_freedom.detach().numpy(), OUTPUTS.numpy(), scale)
     for found, wanted in (
         (likelihood.log_prob(outputs, y), expected.logpdf(y.numpy()).sum(-1)),

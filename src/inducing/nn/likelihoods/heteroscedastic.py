@@ -1,10 +1,18 @@
-"""Noise whose scale depends on the inputs: the network has a second output for each target."""
+"""Noise whose scale depends on the inputs: the network has a second output g for each target.
+
+    s = sqrt(variance) * r,    r - 1/r = g,    so log r = asinh(g / 2)
+
+Around g = 0 that is r^2 = exp(g), and the same factors up and down. Far from there the scale grows like g and no more: g is
+linear in the features of a last layer, and a noise that grew exponentially away from the data would have a few draws of the
+posterior decide its mean.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -18,12 +26,15 @@ from inducing.nn.likelihoods.parameters import (
     check_number,
     register_log,
 )
-from inducing.nn.likelihoods.special import soft_limit
 from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+
+# points and weights for the mean over a standard normal variable
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_QUADRATURE = (_NODES.tolist(), (_WEIGHTS / _WEIGHTS.sum()).tolist())
 
 
 class Heteroscedastic(Likelihood):
-    """Noise of squared scale variance * exp(g) around f, for outputs [f | g]: what does not depend on its distribution."""
+    """Noise around f of a scale that g decides, for outputs [f | g]: what does not depend on its distribution."""
 
     support: ClassVar[Support] = "real"
     scaled_log_variance: Tensor
@@ -39,12 +50,12 @@ class Heteroscedastic(Likelihood):
 
     def log_noise_variance(self, deviation: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows O"]:
         """The logarithm of the squared scale, for outputs g."""
-        return soft_limit(self._log_variance() + deviation)
+        return self._log_variance() + 2 * torch.asinh(deviation / 2)
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         shape = _target_shape(output_shape, type(self).__name__)
         number = math.prod(shape)
-        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} log noise variances")
+        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} for their noise")
         check_number(self.scaled_log_variance, "noise variances", y)
         return check_real(y)
 
@@ -65,11 +76,11 @@ class Heteroscedastic(Likelihood):
 
 
 class HeteroscedasticGaussian(Heteroscedastic):
-    """y = f + noise, noise ~ N(0, variance * exp(g)), for outputs [f | g]: the first half means, the second half noise.
+    """y = f + noise, noise ~ N(0, variance * r^2), r - 1/r = g, for outputs [f | g]: first the means, then the noise.
 
-    The network has twice as many outputs as there are targets. A last layer is about unit scale, so the noise variance is
-    within a few powers of e of ``variance``, which is learned too. Its logarithm goes through `soft_limit`: beyond
-    exp(+-20) the noise variance, or its inverse, grows linearly with g.
+    The network has twice as many outputs as there are targets. For small g the noise variance is variance * exp(g), and its
+    standard deviation grows like g beyond. A last layer is about unit scale, so it is within a few powers of e of
+    ``variance``, which is learned too.
 
     Arguments:
         variance: First value of the noise variance where g = 0; one number for all targets, or one for each.
@@ -99,10 +110,15 @@ class HeteroscedasticGaussian(Heteroscedastic):
         mean_f, mean_g = mean.chunk(2, -1)
         variance_f, variance_g = variance.expand(mean.shape).chunk(2, -1)
         check_like(y, mean_f.shape)
-        # v = variance exp(g):  E (y - f)^2 = (y - m_f)^2 + v_f,  E 1/v = exp(-m_g + v_g / 2) / variance
+        # E (y - f)^2 / v + E log v with E (y - f)^2 = (y - m_f)^2 + v_f, and those of g by quadrature
         square = (y - mean_f).square() + variance_f
-        log_variance = self._log_variance() + mean_g
-        density = square * soft_limit(variance_g / 2 - log_variance).exp() + soft_limit(log_variance)
+        points, weights = (mean.new_tensor(each) for each in _QUADRATURE)
+        # no gradient at a variance of zero, where that of the root is infinite
+        spread = variance_g.clamp_min(1e-12).sqrt()
+        log_variance = self._log_variance()[..., None] + 2 * torch.asinh(
+            (mean_g[..., None] + spread[..., None] * points) / 2
+        )
+        density = square * ((-log_variance).exp() @ weights) + log_variance @ weights
         return -0.5 * (density + math.log(2 * math.pi)).flatten(2).sum(-1)
 
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
@@ -128,10 +144,15 @@ class HeteroscedasticGaussian(Heteroscedastic):
         return mean + level * (log_variance / 2).exp()
 
 
+def outputs_of(mean: Float[Tensor, "*rows O"], variance: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows outputs"]:
+    """The outputs [f | g] for these means and noise variances, where ``variance`` of the likelihood is 1: g = r - 1/r."""
+    return torch.cat([mean, variance.sqrt() - variance.rsqrt()], -1)
+
+
 def _target_shape(output_shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     if not output_shape or output_shape[-1] % 2:
         raise ValueError(
-            f"{name} needs two outputs for each target, a mean and a log noise variance, but the network "
+            f"{name} needs two outputs for each target, a mean and one for its noise, but the network "
             f"has outputs of shape {output_shape}; give it 2 * targets outputs, e.g. inducing.models.mlp(inputs, 2)"
         )
     return (*output_shape[:-1], output_shape[-1] // 2)

@@ -123,7 +123,7 @@ class StudentT(Likelihood):
 
 
 class HeteroscedasticStudentT(Heteroscedastic):
-    """y = f + sqrt(variance * exp(g)) * t, t ~ Student's t, for outputs [f | g] as of `HeteroscedasticGaussian`.
+    """y = f + sqrt(variance) * r * t, t ~ Student's t, r - 1/r = g, for outputs [f | g] as of `HeteroscedasticGaussian`.
 
     Where the noise of most rows is small, one far from the others weighs much under a Gaussian; here it does not.
 
