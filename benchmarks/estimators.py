@@ -187,7 +187,7 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
             if not (records := of(name, model)):
                 continue
             cells = [cell(records, key) for key in ("log_likelihood", "rmse", "crps")]
-            cells += [f"{np.mean([r[f'coverage_{level}'] for r in records]):.2f}" for level in (50, 90, 95)]
+            cells += [f"{np.mean([r[f'coverage_{level}'] for r in records]):.3f}" for level in (50, 90, 95)]
             seconds = f"{np.mean([r['seconds'] for r in records]):.0f}"
             lines.append(f"| {name} | {model} | {len(records)} | " + " | ".join(cells) + f" | {seconds} |")
         lines += paper_rows(name)

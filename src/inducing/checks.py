@@ -21,10 +21,8 @@ def check_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device).tolist()
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f'device must be one that torch has here, e.g. "cpu" or "cuda", got {name!r} ({reason})'
-        ) from error
+        reason = str(error).partition(". ")[0].splitlines()[0]
+        raise ValueError(f'device must be one that torch has here, such as "cpu", got {name!r} ({reason})') from error
     return device
 
 

@@ -294,6 +294,11 @@ def test_predict_refuses_models(model):
     )
 
 
+def test_predictions_are_csv(model):
+    done = run("predict", model, "t.csv", "--out", "p.parquet")
+    assert refused(done, "inducing predict: predictions are written as CSV; name them p.csv, not p.parquet")
+
+
 def test_predictions_are_printed(model):
     done = run("predict", model, "t.csv")
     assert done.stdout.splitlines()[0].startswith("price_mean,price_std,")

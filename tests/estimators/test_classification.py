@@ -86,7 +86,7 @@ def test_a_warm_start_has_the_same_classes():
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({"likelihood": "gaussian"}, Y, 'unknown likelihood \'gaussian\'; known are "auto", "categorical"'),
+        ({"likelihood": "gaussian"}, Y, 'unknown likelihood \'gaussian\'; known are the names "auto", "categorical"'),
         ({}, X[:, 0] + 0.123, "Unknown label type: continuous"),
         ({}, None, "requires y to be passed"),
         ({}, np.where(X[:, 0] > 5, "a", None), "y contains NaN or None in .* rows, the first of them row"),

@@ -154,6 +154,24 @@ def test_an_optimal_last_layer_is_tied_to_the_likelihood_that_it_is_loaded_with(
     assert torch.equal(ours, theirs)
 
 
+def test_each_optimal_last_layer_is_tied_to_a_likelihood_of_its_kind(tmp_path):
+    points = {"inducing_points": X, "learn_inducing_locations": False}
+    noisy = ["global", inducing.OptimalInducing(heteroscedastic=True)]
+    both = {
+        "even": inducing.models.mlp(3, 1, [4], posterior="global->optimal", inducing_targets=Y, **points),
+        "gaussian": inducing.Gaussian(0.3),
+        "uneven": inducing.models.mlp(3, 2, [4], posterior=noisy, inducing_targets=torch.cat([Y, 0 * Y], 1), **points),
+        "heteroscedastic": inducing.HeteroscedasticGaussian(0.2),
+    }
+    both["even"].tie(both["gaussian"])
+    both["uneven"].tie(both["heteroscedastic"])
+    loaded = again(both, tmp_path)
+    for name in ("even", "uneven"):
+        perturb(both[name])
+        assert_same(both[name], again(both, tmp_path)[name])
+    assert loaded["uneven"].optimal_last.likelihood is loaded["heteroscedastic"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("make", [inducing.models.mlp, inducing.models.deep_gp])
 def test_dtypes(make, dtype, tmp_path):

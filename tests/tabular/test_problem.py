@@ -34,7 +34,7 @@ def test_the_task_can_be_asked_for():
     assert pose(TABLE, ["grade"]).y.dtype == np.int64
     numbers = pose(TABLE, ["grade"], "regression")
     assert numbers.y.dtype == float
-    assert numbers.reason == "as asked for"
+    assert numbers.reason == "that was asked for"
     assert pose(TABLE.assign(grade=TABLE["grade"].astype(float)), ["grade"], "classification").y.dtype == np.int64
 
 

@@ -97,6 +97,10 @@ def predict(
             return
         _check_folder(out)
         _check_apart(model=model, table=table, out=out)
+        if out.suffix in (".parquet", ".pq"):
+            raise ValueError(
+                f"predictions are written as CSV; name them {out.with_suffix('.csv').name}, not {out.name}"
+            )
         loaded = TableModel.load(model)
         with _progress() as bar, _opened(out) as file:
             task = bar.add_task("predict", total=None)

@@ -191,8 +191,9 @@ class NetworkEstimator(BaseEstimator, ABC):
             self.likelihood_, HeteroscedasticGaussian if asked.heteroscedastic else Gaussian
         ):
             raise ValueError(
-                "an optimal last layer is known for Gaussian noise only, OptimalInducing() for that of the same variance "
-                f"everywhere, OptimalInducing(heteroscedastic=True) for the other; not for {self.likelihood_}"
+                f'the posterior {asked} is not for the likelihood {type(self.likelihood_).__name__}: "...->optimal" is for '
+                '"gaussian" noise, and OptimalInducing(heteroscedastic=True) at the end of a list for "heteroscedastic"; '
+                'posterior="auto" takes the one that fits'
             )
         if exact:
             points, values = x.clone(), targets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -73,9 +74,11 @@ CLASSIFICATION: dict[str, Choice] = {"categorical": Choice(lambda targets: Categ
 
 def choose(name: object, known: dict[str, Choice]) -> Choice:
     """Find a likelihood by name; "auto" is the first."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return next(iter(known.values()))
     if isinstance(name, str) and name in known:
         return known[name]
     names = ", ".join(f'"{each}"' for each in ("auto", *known))
-    raise ValueError(f"unknown likelihood {name!r}; known are {names}")
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"unknown likelihood {name!r}{hint}; known are the names {names}")

@@ -99,8 +99,8 @@ class Predictive:
         it is the smallest integer k with P(Y <= k) >= q.
         """
         levels = torch.as_tensor(q, dtype=torch.float64)
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"quantiles must lie between 0 and 1, got {q}")
+        if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles are one or more numbers between 0 and 1, got {q}")
         found = torch.stack([self._quantile(level) for level in levels.reshape(-1).tolist()])
         found = self.location + self.scale * found.to(self.outputs.dtype)
         return found if levels.ndim else found[0]

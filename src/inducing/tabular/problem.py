@@ -78,7 +78,7 @@ def pose(
     if task is None:
         task, reason = _infer(table, targets)
     elif task in TASKS:
-        reason = "as asked for"
+        reason = "that was asked for"
     else:
         raise ValueError(f"a task is {' or '.join(TASKS)}, got {task!r}")
     for name in targets:
