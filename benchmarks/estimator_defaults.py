@@ -29,7 +29,7 @@ from inducing.estimators.architectures import BNN_CLASSES_FAST, BNN_FAST, LEAST_
 RESULTS = Path(__file__).with_suffix(".jsonl")
 TABLES = ("kin8nm", "power", "wine", "friedman1", "friedman3")
 ROWS = (200, 400, 900)
-WHOLE = (1250, 2500, 5000)
+WHOLE = (1250, 1750, 2500)
 CLASSES = ("fashion-mnist", "mnist", "sklearn-wine", "two", "three")
 WEIGHTS = (0.4, 0.2, 0.1, 0.05)
 NOISE = {

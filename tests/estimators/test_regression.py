@@ -264,7 +264,7 @@ def test_an_exact_last_layer_cannot_go_on():
         model.fit(X, Y)
 
 
-@pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (1000, 0.4), (5000, 1.0)])
+@pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5), (5000, 1.0)])
 def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
     assert inducing.BNNRegressor()._recipe(rows).temperature == weight
     assert inducing.BNNClassifier()._recipe(rows).temperature == 0.1

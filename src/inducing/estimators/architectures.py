@@ -25,7 +25,7 @@ DEEP_GP_FAST = FAST.replace(num_steps=1500, num_samples=2, early_samples=None)
 # Neural networks get a cold posterior: with the whole KL they learn too little from few rows. The weight of the KL is a
 # tenth for classes, and for regression grows with the rows from a tenth up to 1. That was decided on sets of which none is
 # in the table of benchmarks/estimators.py, by benchmarks/estimator_defaults.py. Recipe(...) has the whole KL.
-ROWS_FOR_WHOLE_KL = 2500
+ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
 # Up to so many rows all of them are inducing points of a regression with Gaussian noise, and the last layer is exact.
 EXACT_ROWS = 1000

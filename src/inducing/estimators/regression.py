@@ -167,8 +167,8 @@ class BNNRegressor(Regression, BNN):
         likelihood: "gaussian", noise that is the same everywhere; "heteroscedastic", Gaussian noise that depends on the
             inputs; "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts.
             "auto" is "heteroscedastic", or "gaussian" for an optimal last layer that was asked for.
-        recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior for fewer than 2,500
-            rows: the KL below the last layer weighs rows / 2,500, not less than 0.1, since the whole of it gives intervals
+        recipe: "fast" (with fewer samples and steps than in `inducing.fit`, and a cold posterior for fewer than 1,750
+            rows: the KL below the last layer weighs rows / 1,750, not less than 0.1, since the whole of it gives intervals
             that are too wide), "paper", or a `Recipe`, whose batch_size and patience are those given here.
         max_steps: Gradient steps at most; None stands for those of the recipe.
         batch_size: Rows in a step.
