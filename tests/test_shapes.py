@@ -28,6 +28,8 @@ posteriors = [
 for posterior in posteriors:
     for prior in ("neal", "standard", "scale", "spatial-iw", "channel-iw", "kronecker-iw"):
         for likelihood, target, outputs in ((inducing.Gaussian([0.1, 0.2]), y, 2), (inducing.Categorical(), labels, 4)):
+            if outputs == 4 and prior != "neal":
+                continue
             network = inducing.models.mlp(3, outputs, [5], posterior=posterior, prior=prior, num_inducing=6)
             if list(network.parameters()) or list(likelihood.parameters()):
                 inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
@@ -40,6 +42,11 @@ for posterior in ("global", "local", "dsvi", "coupled", "prior->global", "global
         network = inducing.models.deep_gp(3, outputs, 3, width=2, posterior=posterior, inducing_points=x[:6])
         inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
         inducing.predict(network, likelihood, x, 5, batch_size=7).quantile([0.1, 0.9])
+exact = ["global", inducing.OptimalInducing(heteroscedastic=True)]
+points = {"inducing_points": x, "inducing_targets": torch.cat([y, 0 * y], 1), "learn_inducing_locations": False}
+network, likelihood = inducing.models.mlp(3, 4, [5], posterior=exact, **points), inducing.HeteroscedasticStudentT()
+likelihood.log_prob(torch.zeros(2, 12, 4), y), likelihood.icdf(torch.zeros(2, 12, 4), 0.9)
+inducing.fit(network, inducing.HeteroscedasticGaussian(), (x, y), num_steps=2, progress=False)
 kernels = inducing.kernels
 for kernel in (kernels.Matern32() + kernels.Linear(), kernels.Matern12() * kernels.ArcCosine(2), kernels.Matern52(ard=False)):
     network = inducing.Network([inducing.GPLayer(3, 2, kernel, num_features=16)], inducing_points=x[:6])

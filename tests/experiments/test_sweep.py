@@ -184,7 +184,7 @@ def test_killed_at_random_moments(tmp_path):
     random.seed(1)
     path = tmp_path / "linear.jsonl"
     seen = {}
-    for _ in range(6):
+    for _ in range(4):
         process = start(tmp_path)
         while process.poll() is None and len(Store(path).results()) <= len(seen):
             time.sleep(0.005)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 import numpy as np
-import scipy.io
 from jaxtyping import UInt8
 
 
@@ -73,6 +72,9 @@ def decode_cifar(records: bytes) -> tuple[UInt8[np.ndarray, "N 3 32 32"], UInt8[
 
 def read_mat(path: Path, shapes: dict[str, tuple[int, ...]]) -> list[np.ndarray]:
     """Read variables of known shapes, all uint8, from a MATLAB file (up to version 7.2, as SVHN's are)."""
+    # here, since it takes a third of a second to import
+    import scipy.io
+
     with _damage_named(path, "a MATLAB file"):
         headers = {name: (tuple(shape), kind) for name, shape, kind in scipy.io.whosmat(path)}
     _compare(path, headers, shapes)

@@ -138,14 +138,17 @@ class NetworkEstimator(BaseEstimator, ABC):
             # a row of weight zero is a row that is not there
             rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
             _warn_of_light_rows(weights)
+        # before anything is computed from them, so that rows with weights and repeated rows are the same to the last digit
+        rows, y, counts = _merge(rows, y, weights)
         if not continues:
             # under torchrun that of rank 0: without a random_state each would have another
             self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-            self.inputs_ = Standardiser.of(rows, weights)
-        targets, number = self._learn_targets(y, weights)
-        data, num_data = _merge(self.inputs_.apply(rows, torch.float64), targets, weights)
+            self.inputs_ = Standardiser.of(rows, counts)
+        targets, number = self._learn_targets(y, counts)
+        x, num_data = self.inputs_.apply(rows, torch.float64), float(counts.sum())
+        data = (x, targets) if (counts == 1).all() else (x, targets, torch.from_numpy(counts))
         if not continues:
-            self._build(data[0], data[1], number)
+            self._build(x, targets, number)
         changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
         self.history_ = fit(
             self.network_.to(device),
@@ -318,19 +321,18 @@ def is_auto(setting: object) -> bool:
 
 
 def _merge(
-    x: Float[Tensor, "N D"], targets: Tensor, weights: Float[np.ndarray, " N"] | None
-) -> tuple[tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor], float]:
-    """Make one row of rows that are equal, which counts as often as they do; return how much all rows count too.
+    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"] | None
+) -> tuple[Float[np.ndarray, "K D"], np.ndarray, Float[np.ndarray, " K"]]:
+    """Make one row of rows that are equal; return how often each counts too.
 
     The order of the rows does not matter then, and rows that are there twice are candidates for inducing points once.
     """
-    table = np.concatenate([x.numpy(), targets.reshape(len(x), -1).numpy()], axis=1)
+    # labels of any type by their numbers
+    targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+    table = np.concatenate([rows, targets.reshape(len(rows), -1)], axis=1)
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    counts = np.bincount(group.reshape(-1), weights)
-    x, targets = x[torch.from_numpy(first)], targets[torch.from_numpy(first)]
-    if weights is None and len(x) == len(table):
-        return (x, targets), float(len(x))
-    return (x, targets, torch.from_numpy(counts.astype(np.float64))), float(counts.sum())
+    counts = np.bincount(group.reshape(-1), weights).astype(np.float64)
+    return rows[first], y[first], counts
 
 
 def _warn_of_light_rows(weights: Float[np.ndarray, " N"]) -> None:

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.cluster import MiniBatchKMeans
 from torch import Tensor
 
 from inducing.checks import check_finite, check_rows, check_tensor
@@ -84,6 +83,9 @@ def choose_inducing_points(
 def _nearest_to_centres(x: Tensor, number: int, seed: int) -> Tensor:
     """One row for each cluster, the nearest to its centre: real rows have real targets, and no two are the same."""
     table = x.flatten(1).double().cpu().numpy()
+    # here, since it takes half a second to import
+    from sklearn.cluster import MiniBatchKMeans
+
     clusters = MiniBatchKMeans(number, random_state=seed, n_init=1, batch_size=max(1024, 4 * number)).fit(table)
     distances = np.linalg.norm(table - clusters.cluster_centers_[clusters.labels_], axis=1)
     order = np.lexsort((distances, clusters.labels_))

@@ -33,7 +33,7 @@ class HeteroscedasticWeights(Optimum[HeteroscedasticGaussian], Weights):
     noise = HeteroscedasticGaussian
     sample_is_quiet = True
 
-    def __init__(self, targets: Float[Tensor, "M 2*O"], log_precision: float = 0.0) -> None:
+    def __init__(self, targets: Float[Tensor, "M outputs"], log_precision: float = 0.0) -> None:
         means, deviations = targets.chunk(2, -1)
         super().__init__(means.clone())
         self.of_noise = InducingWeights(deviations.clone(), None, "shared", log_precision, False)
