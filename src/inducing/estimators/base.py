@@ -1,8 +1,9 @@
 """What all estimators share: from arrays or tables to a fitted network, and from there to frozen draws.
 
 Inputs and real targets are standardised inside. Predictions are made from draws that the seed of the fit decides, so a row
-has the same prediction alone and among a million others. All of it is in float64: for networks of this size it costs a third
-more than float32, and weights of rows then equal repeated rows to nine digits after hundreds of steps.
+has the same prediction alone and among a million others. Equal rows are made one that counts as often before anything is
+computed, so that weights of rows equal repeated rows to the last digit. All of it is in float64, which for networks of this
+size costs a third more than float32.
 """
 
 from __future__ import annotations
