@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from scipy import special
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from inducing.linalg.noise import standard_gamma, standard_normal
 from inducing.nn.likelihoods.base import Likelihood, Support
@@ -28,7 +28,24 @@ FIRST_SCALE = math.sqrt(FIRST_VARIANCE)
 LEAST_DEGREES_OF_FREEDOM = 2.0
 
 
-class StudentT(Likelihood):
+class _Tails(nn.Module):
+    """Degrees of freedom that are learned, for all targets or for each: 2 + exp(parameter)."""
+
+    scaled_log_excess: Tensor
+
+    @property
+    def degrees_of_freedom(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
+        """The degrees of freedom, a scalar or one for each target."""
+        return LEAST_DEGREES_OF_FREEDOM + self._excess()
+
+    def _register_tails(self, first: Positive, learn: bool) -> None:
+        register_log(self, "scaled_log_excess", "degrees_of_freedom", first, learn, above=LEAST_DEGREES_OF_FREEDOM)
+
+    def _excess(self) -> Tensor:
+        return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
+
+
+class StudentT(_Tails, Likelihood):
     """y = f + scale * t, t ~ Student's t.
 
     The degrees of freedom are 2 + exp(parameter), so that they stay above 2 and the variance exists. Where they grow large
@@ -47,7 +64,6 @@ class StudentT(Likelihood):
 
     support: ClassVar[Support] = "real"
     scaled_log_scale: Tensor
-    scaled_log_excess: Tensor
 
     def __init__(
         self,
@@ -58,24 +74,12 @@ class StudentT(Likelihood):
     ) -> None:
         super().__init__()
         register_log(self, "scaled_log_scale", "scale", scale, learn_scale, limited=False)
-        register_log(
-            self,
-            "scaled_log_excess",
-            "degrees_of_freedom",
-            degrees_of_freedom,
-            learn_degrees_of_freedom,
-            above=LEAST_DEGREES_OF_FREEDOM,
-        )
+        self._register_tails(degrees_of_freedom, learn_degrees_of_freedom)
 
     @property
     def scale(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
         """The scale of the noise, a scalar or one for each output."""
         return (LOG_VARIANCE_SCALE * self.scaled_log_scale).exp()
-
-    @property
-    def degrees_of_freedom(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
-        """The degrees of freedom, a scalar or one for each output."""
-        return LEAST_DEGREES_OF_FREEDOM + self._excess()
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         y = check_shape(y, output_shape)
@@ -118,11 +122,8 @@ class StudentT(Likelihood):
             f"learn_degrees_of_freedom={self.scaled_log_excess.requires_grad}"
         )
 
-    def _excess(self) -> Tensor:
-        return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
 
-
-class HeteroscedasticStudentT(Heteroscedastic):
+class HeteroscedasticStudentT(_Tails, Heteroscedastic):
     """y = f + sqrt(variance) * r * t, t ~ Student's t, r - 1/r = g, for outputs [f | g] as of `HeteroscedasticGaussian`.
 
     Where the noise of most rows is small, one far from the others weighs much under a Gaussian; here it does not.
@@ -141,8 +142,6 @@ class HeteroscedasticStudentT(Heteroscedastic):
         torch.Size([5, 1])
     """
 
-    scaled_log_excess: Tensor
-
     def __init__(
         self,
         variance: Positive = FIRST_VARIANCE,
@@ -151,19 +150,7 @@ class HeteroscedasticStudentT(Heteroscedastic):
         learn_degrees_of_freedom: bool = True,
     ) -> None:
         super().__init__(variance, learn_variance)
-        register_log(
-            self,
-            "scaled_log_excess",
-            "degrees_of_freedom",
-            degrees_of_freedom,
-            learn_degrees_of_freedom,
-            above=LEAST_DEGREES_OF_FREEDOM,
-        )
-
-    @property
-    def degrees_of_freedom(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
-        """The degrees of freedom, a scalar or one for each target."""
-        return LEAST_DEGREES_OF_FREEDOM + self._excess()
+        self._register_tails(degrees_of_freedom, learn_degrees_of_freedom)
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         y = super().check_targets(y, output_shape)
@@ -205,9 +192,6 @@ class HeteroscedasticStudentT(Heteroscedastic):
             f"{super().extra_repr()}, degrees_of_freedom={self.degrees_of_freedom.tolist()}, "
             f"learn_degrees_of_freedom={self.scaled_log_excess.requires_grad}"
         )
-
-    def _excess(self) -> Tensor:
-        return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
 
 
 def _log_density(t: Tensor, freedom: Tensor) -> Tensor:
