@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import inducing
 
 ROOT = Path(__file__).parents[1]
@@ -21,10 +23,13 @@ def test_the_wheel_is_complete_and_imports(tmp_path):
     shipped = {p.relative_to(site) for p in site.rglob("*")}
     assert source <= shipped
     script = (
-        "import inducing, inducing.experiments.paper as paper, pathlib, torch\n"
+        "import inducing, inducing.experiments.paper as paper, pathlib, sys, torch\n"
         f"assert pathlib.Path(inducing.__file__).is_relative_to({str(site)!r}), inducing.__file__\n"
         "paper.published()\n"
         "assert inducing.models.mlp(3, 1, num_inducing=4)(torch.zeros(2, 3)).shape == (1, 2, 1)\n"
+        # slow to import, and needed for tables alone
+        "assert not {'sklearn', 'pandas'} & sys.modules.keys()\n"
+        "inducing.BNNRegressor()\n"
     )
     # -I would also hide the site folder, so put it first by hand
     subprocess.run(
@@ -35,6 +40,13 @@ def test_the_wheel_is_complete_and_imports(tmp_path):
 def test_every_public_name_is_documented():
     for name in inducing.__all__:
         assert getattr(inducing, name).__doc__, name
+
+
+def test_names_that_are_imported_later_are_there_as_the_others():
+    assert set(inducing.__all__) <= set(dir(inducing))
+    assert inducing.BNNRegressor is inducing.estimators.BNNRegressor
+    with pytest.raises(AttributeError, match="no attribute 'BNNRegresor'"):
+        _ = inducing.BNNRegresor
 
 
 def test_imports_go_only_upwards():

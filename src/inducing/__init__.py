@@ -1,9 +1,10 @@
 """Bayesian neural networks and deep Gaussian processes whose posteriors are correlated across layers by inducing points."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from inducing import data
 from inducing.data.standardise import Standardiser
-from inducing.data.tables import Schema, TableError, TableWarning, read_table
-from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
 from inducing.inference import distributed, recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
@@ -48,7 +49,18 @@ from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
 from inducing.nn.structure import Residual
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
-from inducing.saving import SavedModelError, load, save
+from inducing.saving import SavedModelError, load, register_by, save
+
+if TYPE_CHECKING:
+    from inducing.data.tables import Schema, TableError, TableWarning, read_table
+    from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
+
+# scikit-learn and pandas take as long to import as torch, so what needs them is imported when it is first asked for
+_LATER = {
+    "inducing.data.tables": ("Schema", "TableError", "TableWarning", "read_table"),
+    "inducing.estimators": ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"),
+}
+register_by("inducing.estimators")
 
 __all__ = [
     "DSVI",
@@ -122,3 +134,14 @@ __all__ = [
     "recipes",
     "save",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'inducing' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

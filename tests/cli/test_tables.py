@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import inducing
 from inducing.cli import app, tables
+from inducing.tabular import fitting, predicting
 from inducing.tabular.model import TableModel
 from tests.tabular.tables import INPUTS, NASTY, make_table, outcome
 
@@ -133,7 +134,7 @@ def test_options_reach_the_estimator(here, monkeypatch):
         seen.update(parameters, model=model, impute=impute, test=len(problem.test), task=problem.task)
         raise ValueError("seen")
 
-    monkeypatch.setattr(tables, "make_estimator", stop)
+    monkeypatch.setattr(fitting, "make_estimator", stop)
     options = [
         "--model",
         "dgp",
@@ -159,7 +160,7 @@ def test_options_reach_the_estimator(here, monkeypatch):
 )
 def test_a_likelihood_decides_the_task(likelihood, task, here, monkeypatch):
     TABLE[["size", "grade"]].to_csv("g.csv", index=False)
-    monkeypatch.setattr(tables, "make_estimator", lambda model, problem, *_, **__: pytest.fail(problem.task))
+    monkeypatch.setattr(fitting, "make_estimator", lambda model, problem, *_, **__: pytest.fail(problem.task))
     with pytest.raises(pytest.fail.Exception, match=task):
         CliRunner().invoke(
             app, ["fit", "g.csv", "--target", "grade", "--likelihood", likelihood], catch_exceptions=False
@@ -322,7 +323,7 @@ def test_internal_errors_leave_with_1(model, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(tables, "predict_table", broken)
+    monkeypatch.setattr(predicting, "predict_table", broken)
     assert run("predict", model, "t.csv").exit_code == 1
 
 

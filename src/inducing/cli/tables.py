@@ -1,4 +1,8 @@
-"""Tables in the terminal: `inducing fit` and `inducing predict`."""
+"""Tables in the terminal: `inducing fit` and `inducing predict`.
+
+What reads and fits tables is imported inside the commands: scikit-learn, pandas and matplotlib take as long to import as
+torch, and `inducing --help` and `inducing reproduce` do without them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 from rich import box
@@ -16,15 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from inducing.cli.messages import one_line_errors, one_line_warnings
-from inducing.data.tables import estimate_rows, read_table
 from inducing.files import open_atomically, write_atomically
 from inducing.inference.distributed import is_first
-from inducing.tabular.fitting import Outcome, fit_problem, make_estimator
-from inducing.tabular.model import TableModel
-from inducing.tabular.predicting import predict_table
-from inducing.tabular.problem import pose
-from inducing.tabular.report import report_page
-from inducing.tabular.scores import SEVERAL_TARGETS, shown
+
+if TYPE_CHECKING:
+    from inducing.tabular.fitting import Outcome
 
 
 def fit(
@@ -51,6 +51,12 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
 ) -> None:
     """Fit a model to a table and judge it on rows it has not seen, beside a constant and a linear model."""
+    from inducing.data.tables import read_table
+    from inducing.tabular.fitting import fit_problem, make_estimator
+    from inducing.tabular.model import TableModel
+    from inducing.tabular.problem import pose
+    from inducing.tabular.report import report_page
+
     with one_line_errors("fit"), one_line_warnings("fit"):
         # under torchrun all fit together, and the first tells and writes
         first = is_first()
@@ -91,6 +97,10 @@ def predict(
     exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
+    from inducing.data.tables import estimate_rows
+    from inducing.tabular.model import TableModel
+    from inducing.tabular.predicting import predict_table
+
     with one_line_errors("predict"), one_line_warnings("predict"):
         if not is_first():
             # under torchrun the first writes
@@ -150,6 +160,8 @@ def _training(outcome: Outcome) -> str:
 
 
 def _score_table(outcome: Outcome) -> Table:
+    from inducing.tabular.scores import SEVERAL_TARGETS, shown
+
     table = Table(
         title=f"{len(outcome.problem.test)} test rows",
         title_justify="left",

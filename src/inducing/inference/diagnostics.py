@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
 from torch import Tensor
 
 
@@ -58,6 +57,9 @@ def diagnose(draws: Float[Tensor, "C N *Q"]) -> Diagnostics:
 def _normal_scores(draws: Float[Tensor, "C N *Q"]) -> Float[Tensor, "C N *Q"]:
     """Replace draws by normal quantiles of their ranks among all chains; equal ones share their mean rank."""
     pooled = draws.flatten(0, 1)
+    # importing it takes half a second
+    from scipy.stats import rankdata
+
     ranks = torch.as_tensor(rankdata(pooled.cpu().numpy(), axis=0), dtype=draws.dtype, device=draws.device)
     return torch.special.ndtri((ranks - 3 / 8) / (len(pooled) + 1 / 4)).view(draws.shape)
 

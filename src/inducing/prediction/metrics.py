@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from inducing.nn.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
@@ -88,6 +87,9 @@ def auroc(known: Float[Tensor, " N"], unknown: Float[Tensor, " M"]) -> float:
     With the `entropy` of predictions as the score, 1 says that all unknown inputs are met with more doubt.
     """
     labels = torch.cat([torch.zeros(len(known)), torch.ones(len(unknown))])
+    # importing it takes as long as importing torch
+    from sklearn.metrics import roc_auc_score
+
     return float(roc_auc_score(labels.numpy(), torch.cat([known, unknown]).cpu().numpy()))
 
 

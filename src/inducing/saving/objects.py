@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from torch import Tensor
@@ -50,6 +51,8 @@ class Savable(Protocol):
 
 # classes by name, and the only ones that a file can name besides those below
 SAVABLE: dict[str, type[Savable]] = {}
+# modules that register classes when they are imported, which waits until a model is none of those below
+REGISTERING: list[str] = []
 S = TypeVar("S", bound=type)
 
 
@@ -59,6 +62,17 @@ def register(cls: S) -> S:
         raise ValueError(f"{cls.__name__} is taken")
     SAVABLE[cls.__name__] = cast(type[Savable], cls)
     return cls
+
+
+def register_by(module: str) -> None:
+    """Let the classes that a module registers be saved and loaded, without importing it yet."""
+    REGISTERING.append(module)
+
+
+def _savable() -> dict[str, type[Savable]]:
+    for module in REGISTERING:
+        import_module(module)
+    return SAVABLE
 
 
 def encode(model: object) -> State:
@@ -81,7 +95,7 @@ def encode(model: object) -> State:
     if type(model) is dict and all(isinstance(key, str) for key in model):
         nodes, tensors = _encode_parts(model)
         return {"object": "dict", "items": nodes}, tensors
-    if SAVABLE.get(type(model).__name__) is type(model):
+    if _savable().get(type(model).__name__) is type(model):
         return _encode_estimator(model)
     known = ", ".join(["Network", *LIKELIHOODS, "FunctionSamples", "Standardiser", *SAVABLE])
     raise ValueError(
@@ -93,7 +107,8 @@ def encode(model: object) -> State:
 def decode(node: object, tensors: Tensors) -> Any:
     """Make a model again from what `encode` gave."""
     name = node.get("object") if isinstance(node, dict) else None
-    cls = choose(DECODERS | SAVABLE, name, "object", "model")
+    known = DECODERS if isinstance(name, str) and name in DECODERS else DECODERS | _savable()
+    cls = choose(known, name, "object", "model")
     assert isinstance(node, dict)
     if name in DECODERS:
         return cls(node, tensors)
