@@ -143,6 +143,8 @@ def test_options_reach_the_estimator(here, monkeypatch):
         "--likelihood",
         "student-t",
         "--impute",
+        "--device",
+        "cuda",
         "--seed",
         3,
         "--test-fraction",
@@ -151,7 +153,7 @@ def test_options_reach_the_estimator(here, monkeypatch):
     assert refused(run("fit", "t.csv", "--target", "price", *options), "inducing fit: seen")
     assert seen == {
         "model": "dgp", "posterior": "dsvi", "prior": None, "likelihood": "student-t", "impute": True, "max_steps": None,
-        "random_state": 3, "verbose": True, "test": 30, "task": "regression",
+        "device": "cuda", "random_state": 3, "verbose": True, "test": 30, "task": "regression",
     }  # fmt: skip
 
 

@@ -116,6 +116,7 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
     [
         ("results", "report.pdf", r"a report is \.html or \.md, got .*report\.pdf; try --out report\.html"),
         ("nowhere", "report.html", r"there is no folder .*nowhere; `inducing reproduce NAME --out .*nowhere` makes it"),
+        (".", "report.html", "holds no runs; `inducing reproduce NAME --out .*` makes them"),
     ],
 )
 def test_bad_usage(results, tmp_path, folder, out, message):

@@ -46,6 +46,7 @@ def fit(
     ] = False,
     test_fraction: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.1,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps at most.")] = None,
+    device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides the test rows and all randomness of the fit.")] = 0,
     out: Annotated[Path, typer.Option(help="The model file.", dir_okay=False)] = Path("model.safetensors"),
     report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
@@ -69,7 +70,7 @@ def fit(
         asked = task or _task_of(likelihood)
         problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
         changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
-        estimator = make_estimator(model, problem, impute, **changes, random_state=seed, verbose=True)
+        estimator = make_estimator(model, problem, impute, **changes, device=device, random_state=seed, verbose=True)
         hint = "" if asked or len(target) > 1 else "; --task changes that"
         console.print(
             f"{problem.task}, since {escape(problem.reason)}{hint}\n"

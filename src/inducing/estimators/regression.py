@@ -42,7 +42,17 @@ class Regression(RegressorMixin, NetworkEstimator):
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = check_array(y, dtype=np.float64, ensure_2d=False, force_writeable=True, input_name="y", estimator=self)
+        # what is not finite is refused below, by its row
+        y = check_array(
+            y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y", estimator=self, copy=True
+        )
+        wrong = np.flatnonzero(~np.isfinite(y).reshape(len(y), -1).all(1))
+        if len(wrong):
+            # in the words that scikit-learn's checks look for
+            found = "NaN" if np.isnan(y).any() else f"infinity or a value too large for {y.dtype!r}"
+            raise ValueError(
+                f"Input y contains {found} in {len(wrong)} rows, the first of them row {wrong[0]}; remove them"
+            )
         check_consistent_length(X, y)
         self._fit(X, y, sample_weight)
         return self

@@ -42,6 +42,8 @@ def report(results: Path, out: Path) -> None:
         raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
     if not results.is_dir():
         raise ValueError(f"there is no folder {results}; `inducing reproduce NAME --out {results}` makes it")
+    if not any((results / f"{name}.jsonl").is_file() for name in EXPERIMENTS):
+        raise ValueError(f"{results} holds no runs; `inducing reproduce NAME --out {results}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         figures = results if out.suffix == ".md" else Path(temporary)

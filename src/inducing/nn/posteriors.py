@@ -227,8 +227,8 @@ class OptimalInducing(Posterior):
     def _targets(self, site: Site | ValueSite) -> Float[Tensor, "M O"]:
         if not site.is_last or site.targets is None:
             raise ValueError(
-                "an OptimalInducing posterior is for the last layer, and needs the training data: pass "
-                "inducing_points=x, inducing_targets=y, learn_inducing_locations=False"
+                'an OptimalInducing posterior is for the last layer, as in "global->optimal", and needs the training data: '
+                "pass inducing_points=x, inducing_targets=y, learn_inducing_locations=False"
             )
         return site.targets
 
