@@ -1,6 +1,7 @@
-"""The command line as a user meets it: the real command in a process of its own."""
+"""The command line as a user meets it: the real command in a process of its own, and its pages of help within ours."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from inducing.cli import app
 from inducing.data import image_files, uci
 from tests.conftest import pack_cifar, served, write_uci_set
 
+ROOT = Path(__file__).parents[1]
 COMMAND = Path(sys.executable).with_name("inducing")
 
 
@@ -21,8 +23,8 @@ def run(*arguments):
 
 def test_help_and_version():
     assert "demo" in run("--help").stdout
-    assert run("--version").stdout.startswith("inducing 0.")
-    assert "toy.png" in run("demo", "--help").stdout
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("inducing 0.")
+    assert "toy.png" in CliRunner().invoke(app, ["demo", "--help"]).stdout
 
 
 def test_demo(tmp_path):
@@ -33,9 +35,15 @@ def test_demo(tmp_path):
     assert "the paper" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--steps", "0"], ["demo", "--frobnicate"], ["nonsense"]])
+@pytest.mark.parametrize("arguments", [["demo", "--steps", "0"], ["demo", "--frobnicate"]])
 def test_bad_usage_leaves_with_2(arguments):
-    done = run(*arguments)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert arguments[1] in done.stderr
+
+
+def test_a_command_that_is_not_there():
+    done = run("nonsense")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
@@ -50,6 +58,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
 
 def test_report(tmp_path):
     (tmp_path / "results").mkdir()
+    shutil.copy(ROOT / "results" / "linear.jsonl", tmp_path / "results")
     page = tmp_path / "report.html"
     arguments = ["report", "--results", str(tmp_path / "results"), "--out"]
     done = CliRunner().invoke(app, [*arguments, str(page)])

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from inducing.cli import app
 from inducing.experiments import sweep
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store
@@ -215,9 +217,8 @@ def test_killed_at_random_moments(tmp_path):
     ],
 )
 def test_bad_usage_is_one_line(arguments, message, tmp_path):
-    command = [COMMAND, "reproduce", *arguments, "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)])
+    assert done.exit_code == 2
     assert done.stderr.startswith("inducing reproduce: ")
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

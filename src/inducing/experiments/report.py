@@ -42,12 +42,12 @@ def report(results: Path, out: Path) -> None:
         raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
     if not results.is_dir():
         raise ValueError(f"there is no folder {results}; `inducing reproduce NAME --out {results}` makes it")
-    if not any((results / f"{name}.jsonl").is_file() for name in EXPERIMENTS):
+    stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
+    if not any(stored.values()):
         raise ValueError(f"{results} holds no runs; `inducing reproduce NAME --out {results}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         figures = results if out.suffix == ".md" else Path(temporary)
-        stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
         runs = {name: selected(EXPERIMENTS[name], stored[name]) for name in EXPERIMENTS}
         sections = [_summary(runs)]
         for name, by_preset in runs.items():
