@@ -4,12 +4,14 @@ Modules that meet the user's own arguments are left out here, so that our messag
 """
 
 import functools
+import gc
 import gzip
 import http.server
 import io
 import os
 import tarfile
 import threading
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,6 +81,10 @@ def served(folder: Path):
         threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield httpd
         httpd.shutdown()
+    with warnings.catch_warnings():
+        # a download that failed leaves its connection to the garbage collector, which else would complain in a later test
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture

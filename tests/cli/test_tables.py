@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import inducing
-from inducing.cli import app, tables
+from inducing.cli import app, outcomes
 from inducing.tabular import fitting, predicting
 from inducing.tabular.model import TableModel
 from tests.tabular.tables import INPUTS, NASTY, make_table, outcome
@@ -121,7 +121,7 @@ def test_the_real_command_refuses_with_one_line(here):
 
 def test_scores_fit_a_terminal():
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(tables._score_table(outcome("price", "weight", model="dgp")))
+    console.print(outcomes.score_table(outcome("price", "weight", model="dgp")))
     text = console.export_text()
     for part in ("DeepGPRegressor ", "log-likelihood", "in 95 %", "in standard deviations of each"):
         assert part in text

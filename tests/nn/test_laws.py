@@ -217,7 +217,8 @@ def test_gradients_agree_with_finite_differences(network, x):
 
     def value(step, seed):
         moved = {name: parameter + step * direction[name] for name, parameter in parameters.items()}
-        arguments = (x, y, SAMPLES, 1.0, torch.Generator().manual_seed(seed))
+        # many at a time cost little more than few
+        arguments = (x, y, 4 * SAMPLES, 1.0, torch.Generator().manual_seed(seed))
         return torch.func.functional_call(elbo, moved, arguments).elbo
 
     def compare(seed):
@@ -227,8 +228,8 @@ def test_gradients_agree_with_finite_differences(network, x):
             return slope, (value(1e-6, seed) - value(-1e-6, seed)) / 2e-6
 
     if any(layer.posterior.sample_is_quiet for layer in _layers(network)):
-        difference = torch.stack([torch.sub(*compare(seed)) for seed in range(40)])
-        assert difference.mean().abs() < 5 * difference.std() / 40**0.5 + 1e-4
+        difference = torch.stack([torch.sub(*compare(seed)) for seed in range(10)])
+        assert difference.mean().abs() < 5 * difference.std() / 10**0.5 + 1e-4
     else:
         torch.testing.assert_close(*compare(0), rtol=2e-4, atol=1e-4)
 

@@ -10,21 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from inducing.cli.messages import one_line_errors, one_line_warnings
 from inducing.files import open_atomically, write_atomically
 from inducing.inference.distributed import is_first
-
-if TYPE_CHECKING:
-    from inducing.tabular.fitting import Outcome
 
 
 def fit(
@@ -52,6 +47,7 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
 ) -> None:
     """Fit a model to a table and judge it on rows it has not seen, beside a constant and a linear model."""
+    from inducing.cli.outcomes import score_table, training
     from inducing.data.tables import read_table
     from inducing.tabular.fitting import fit_problem, make_estimator
     from inducing.tabular.model import TableModel
@@ -82,8 +78,8 @@ def fit(
         if not first:
             return
         TableModel(estimator, problem.targets, problem.excluded).save(out)
-        console.print(_training(outcome), highlight=False, soft_wrap=True)
-        console.print(_score_table(outcome))
+        console.print(training(outcome), highlight=False, soft_wrap=True)
+        console.print(score_table(outcome))
         console.print(f"model: {escape(str(out))}", highlight=False, soft_wrap=True)
         if report is not None:
             write_atomically(report, report_page(outcome, table.name).encode())
@@ -151,34 +147,6 @@ def _check_apart(**paths: Path | None) -> None:
             raise ValueError(f"{path} cannot be both the {other} and the {name}; give one file for each")
         if other != name:
             raise ValueError(f"{path} is the {other} and would be overwritten as the {name}; choose another name")
-
-
-def _training(outcome: Outcome) -> str:
-    """How training ended, in words."""
-    steps, limit = len(outcome.estimator.history_), outcome.estimator.step_limit
-    ended = "the limit; --max-steps sets another" if steps >= limit else "when the objective rose no more"
-    return f"{outcome.estimator.built}\ntrained for {steps} steps in {outcome.seconds:.0f} s, {ended}"
-
-
-def _score_table(outcome: Outcome) -> Table:
-    from inducing.tabular.scores import SEVERAL_TARGETS, shown
-
-    table = Table(
-        title=f"{len(outcome.problem.test)} test rows",
-        title_justify="left",
-        caption=SEVERAL_TARGETS if len(outcome.problem.targets) > 1 else None,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("", no_wrap=True)
-    names = list(next(iter(outcome.scores.values())))
-    for name in names:
-        table.add_column(name, justify="right")
-    for model, values in outcome.scores.items():
-        table.add_row(model, *(shown(name, values[name]) for name in names))
-    return table
 
 
 def _progress() -> Progress:
