@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -13,6 +14,15 @@ def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
     if not isinstance(value, kind):
         what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be {wanted}, got {what}")
+
+
+def check_whole(name: str, value: object, wanted: str = "a whole number") -> int:
+    """Ask for a whole number of Python or NumPy that is at least 1."""
+    if not isinstance(value, Integral):
+        raise TypeError(f"{name} must be {wanted}, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return int(value)
 
 
 def check_device(name: str) -> torch.device:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from inducing.checks import check_whole
 from inducing.data.schema import Schema
 from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.inference.recipes import FAST, Recipe, as_recipe
@@ -97,7 +98,7 @@ class BNN(NetworkEstimator):
     def _recipe(self, num_data: float) -> Recipe:
         if self.recipe != "fast":
             return as_recipe(self.recipe)
-        if self._choice().make(1).support == "classes":
+        if self._has_classes:
             return BNN_CLASSES_FAST
         return BNN_FAST.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
@@ -112,7 +113,7 @@ class DeepGP(NetworkEstimator):
         self,
         num_layers: int = 2,
         *,
-        kernel: str = "squared-exponential",
+        kernel: Kernel | str = "squared-exponential",
         posterior: Posterior | str | Sequence[Posterior | str] = "auto",
         num_inducing: int | Literal["auto"] = "auto",
         likelihood: str = "auto",
@@ -157,11 +158,12 @@ class DeepGP(NetworkEstimator):
 
     def _kernels(self) -> Kernel | list[Kernel]:
         kernel = as_kernel(self.kernel)
-        if not isinstance(self.num_layers, int) or not isinstance(kernel, Stationary):
+        num_layers = check_whole("num_layers", self.num_layers)
+        if not isinstance(kernel, Stationary):
             return kernel
         # hidden processes begin near the identity, which learns faster
         hidden = dataclasses.replace(kernel, variance=HIDDEN_VARIANCE)
-        return [*[hidden] * (self.num_layers - 1), kernel]
+        return [*[hidden] * (num_layers - 1), kernel]
 
     def _takes_all(self, rows: int) -> bool:
         # only if asked: it costs the cube of the rows in every step

@@ -170,6 +170,10 @@ class NetworkEstimator(BaseEstimator, ABC):
         return found if isinstance(found, OptimalInducing) else None
 
     @property
+    def _has_classes(self) -> bool:
+        return self._choice().make(1).support == "classes"
+
+    @property
     def step_limit(self) -> int:
         """Gradient steps at most: ``max_steps``, or those of the recipe."""
         return self._recipe(1).num_steps if self.max_steps is None else self.max_steps
@@ -296,7 +300,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         """
         if state["class"] != cls.__name__:
             raise ValueError(f"the state is that of a {state['class']}, not of a {cls.__name__}")
-        estimator = cls(**{name: from_json(value) for name, value in state["parameters"].items()})
+        estimator = cls(**{name: from_json(name, value) for name, value in state["parameters"].items()})
         estimator.schema_ = None if state["schema"] is None else Schema.from_json(state["schema"])
         if state["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(state["feature_names"], dtype=object)

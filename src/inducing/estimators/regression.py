@@ -213,7 +213,7 @@ class DeepGPRegressor(Regression, DeepGP):
 
     Arguments:
         num_layers: Layers of Gaussian processes.
-        kernel: The name of a kernel, as in `inducing.GPLayer`.
+        kernel: A kernel or its name, as in `inducing.GPLayer`, of all layers.
         posterior: A posterior or its name, as in `inducing.models.deep_gp`: "global" ("auto"), "local", "dsvi", ...
         num_inducing: Inducing points, at most as many as distinct rows; "auto" is 100.
         likelihood: As of `BNNRegressor`, but that "auto" is "heteroscedastic-student-t".

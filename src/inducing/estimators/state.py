@@ -1,4 +1,4 @@
-"""Constructor parameters and labels as JSON, and back: specifications from a list of known classes, nothing else."""
+"""Constructor parameters and labels as JSON, and back: values and specifications, nothing else."""
 
 from __future__ import annotations
 
@@ -12,45 +12,28 @@ from torch import Tensor
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.inference.recipes import Recipe
-from inducing.nn.posteriors import POSTERIORS
-from inducing.nn.priors import PRIORS
-
-SPECIFICATIONS: dict[str, type] = {
-    specification.__name__: specification for specification in (*POSTERIORS.values(), *PRIORS.values(), Recipe)
-}
+from inducing.saving.specifications import construct, decode_value, encode_value, take
 
 
 def to_json(name: str, value: Any) -> Any:
     """Turn one constructor parameter into JSON."""
-    if value is None or isinstance(value, bool | str | int | float):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Schema):
-        return {"class": "Schema", "columns": value.to_json()}
-    if type(value) in SPECIFICATIONS.values():
-        settings = {field.name: to_json(name, getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"class": type(value).__name__, "settings": settings}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [to_json(name, each) for each in value]
-    raise TypeError(
-        f"{name} is a {type(value).__name__}, which cannot be saved; use names, numbers or our specifications, and a "
-        "whole number for random_state"
-    )
+        return {"schema": value.to_json()}
+    if isinstance(value, Recipe):
+        settings = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"recipe": {key: encode_value(setting, f"{name}.{key}") for key, setting in settings.items()}}
+    return encode_value(value.tolist() if isinstance(value, np.ndarray | np.generic) else value, name)
 
 
-def from_json(value: Any) -> Any:
+def from_json(name: str, value: Any) -> Any:
     """The inverse of `to_json`; lists become tuples."""
-    if isinstance(value, list):
-        return tuple(from_json(each) for each in value)
-    if not isinstance(value, dict):
-        return value
-    kind = value.get("class")
-    if kind == "Schema":
-        return Schema.from_json(value["columns"])
-    if kind not in SPECIFICATIONS:
-        raise ValueError(f"unknown specification {kind!r}; known are {', '.join(SPECIFICATIONS)}")
-    return SPECIFICATIONS[kind](**{name: from_json(setting) for name, setting in value["settings"].items()})
+    if isinstance(value, dict) and "schema" in value:
+        return Schema.from_json(value["schema"])
+    if isinstance(value, dict) and "recipe" in value:
+        # a recipe checks its settings itself
+        (settings,) = take(value, name, recipe=dict)
+        return construct(Recipe, {}, settings, name)
+    return decode_value(value, name)
 
 
 def standardiser_from(tensors: dict[str, Tensor], name: str, columns: int) -> Standardiser:

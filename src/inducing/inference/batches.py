@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
-from inducing.checks import check_rows, check_tensor, check_weights
+from inducing.checks import check_rows, check_tensor, check_weights, check_whole
 from inducing.linalg.noise import seeded
 
 Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset | DataLoader
@@ -53,8 +53,7 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         seed: Decides the order.
         check: Called once on a pair of tensors, to refuse bad data before any work is done.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    batch_size = check_whole("batch_size", batch_size)
     if isinstance(data, tuple | list) and len(data) in (2, 3):
         x, y = check_tensor("x", data[0]), check_tensor("y", data[1])
         check_rows(x, y)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.checks import check_finite, check_rows, check_tensor
+from inducing.checks import check_finite, check_rows, check_tensor, check_whole
 from inducing.inference.recipes import FAST
 from inducing.linalg.noise import seeded
 
@@ -64,11 +64,10 @@ def choose_inducing_points(
     check_finite("x", x)
     if method not in get_args(Method):
         raise ValueError(f"unknown method {method!r}; known are {', '.join(get_args(Method))}")
-    if num_inducing != "auto" and not isinstance(num_inducing, int):
-        raise TypeError(f'num_inducing must be a whole number or "auto", got {num_inducing!r}')
-    number = _affordable(len(x), x[0].numel(), hidden, time_budget) if num_inducing == "auto" else num_inducing
-    if number < 1:
-        raise ValueError(f"num_inducing must be at least 1, got {number}")
+    if num_inducing == "auto":
+        number = _affordable(len(x), x[0].numel(), hidden, time_budget)
+    else:
+        number = check_whole("num_inducing", num_inducing, 'a whole number or "auto"')
     number = min(number, len(x))
     if method == "first" or number == len(x):
         rows = torch.arange(number)

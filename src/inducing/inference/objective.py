@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor
+from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
@@ -184,8 +184,8 @@ def evaluate(
     x, y = data[:2]
     weights, num_data = relative_weights(data[2], x) if len(data) == 3 else (None, max(len(x), 1))
     objective = ELBO(network, likelihood, num_data)
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if batch_size is not None:
+        batch_size = check_whole("batch_size", batch_size)
     x = check_inputs(x, network.input_shape, network.dtype)
     y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
     check_dtype("y", y, network.dtype)

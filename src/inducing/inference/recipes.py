@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from inducing.checks import check_whole
 from inducing.inference.schedules import Schedule, check_schedule
 
 
@@ -52,13 +53,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, int):
-                raise TypeError(f"{name} must be a whole number, got {value!r}")
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        for name in ("learning_rate", "early_fraction", "temperature"):
             # numbers of NumPy are no JSON
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_whole(name, getattr(self, name)))
+        for name in ("learning_rate", "early_fraction", "temperature"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_inputs
+from inducing.checks import check_inputs, check_whole
 from inducing.linalg.cholesky import located
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Draw, Function, FunctionSamples, NetworkDraw, Sum
@@ -152,8 +152,7 @@ class Network(nn.Module):
             consistent: Ask for functions that give the same answer each time, also from layers that would rather
                 resample for every row (local reparameterisation).
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        num_samples = check_whole("num_samples", num_samples)
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         return _draw(self.layers, "layers", inducing, num_samples, generator, consistent)
 

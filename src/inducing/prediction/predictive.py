@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_inputs
+from inducing.checks import check_dtype, check_inputs, check_whole
 from inducing.inference.checkpoint import checksums
 from inducing.inference.distributed import ALONE, join
 from inducing.inference.division import check_parallel, shares
@@ -182,8 +182,8 @@ def predict(
         >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape
         (torch.Size([5, 1]), torch.Size([2, 5, 1]))
     """
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if batch_size is not None:
+        batch_size = check_whole("batch_size", batch_size)
     check_parallel(parallel, ("samples", "rows"))
     ranks = ALONE if parallel is None else join()
     parts, stream = [1], seed

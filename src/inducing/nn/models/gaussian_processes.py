@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from inducing.checks import check_whole
 from inducing.nn.gp import GPLayer, MeanKind
 from inducing.nn.kernels import Kernel
 from inducing.nn.models.assembly import Mixture, posteriors_of
@@ -50,10 +51,7 @@ def deep_gp(
         >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
         >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
     """
-    if not isinstance(num_layers, int):
-        raise TypeError(f"num_layers must be a whole number, got {num_layers!r}")
-    if num_layers < 1:
-        raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+    num_layers = check_whole("num_layers", num_layers)
     hidden = min(in_features, 30) if width is None else width
     widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
     posteriors = posteriors_of(posterior, num_layers)
