@@ -29,7 +29,7 @@ def test_the_wheel_is_complete_and_imports(tmp_path):
         "assert inducing.models.mlp(3, 1, num_inducing=4)(torch.zeros(2, 3)).shape == (1, 2, 1)\n"
         # slow to import, and needed for tables alone
         "assert not {'sklearn', 'pandas'} & sys.modules.keys()\n"
-        "inducing.BNNRegressor()\n"
+        "inducing.estimators.BNNRegressor()\n"
     )
     # -I would also hide the site folder, so put it first by hand
     subprocess.run(

@@ -136,11 +136,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'inducing' has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers would take any name for granted
+
+    def __getattr__(name: str) -> Any:
+        if name == "estimators":
+            return import_module("inducing.estimators")
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module 'inducing' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -50,11 +50,11 @@ def test_a_saved_model_gives_the_same_predictions(labels, tmp_path):
 
 
 def test_settings_are_saved_whatever_they_are(tmp_path):
-    kernels, recipe = inducing.kernels, inducing.Recipe(num_steps=2, num_samples=1)
+    kernels, recipe = inducing.kernels, inducing.Recipe(num_steps=2, num_samples=1, whole_last_kl=np.bool_(True))
     settings = {"kernel": kernels.Matern32() + kernels.Linear(), "recipe": recipe, "posterior": ("global",)}
     # numbers of NumPy, as GridSearchCV has them from np.arange
     whole = {"num_layers": 1, "num_inducing": 5, "max_steps": 2, "batch_size": 20, "patience": 2, "n_samples": 3}
-    settings |= {name: np.int64(value) for name, value in whole.items()}
+    settings |= {name: np.int16(value) for name, value in whole.items()}
     model = inducing.DeepGPClassifier(**settings).fit(X, Y)
     inducing.save(model, tmp_path / "model.safetensors")
     again = inducing.load(tmp_path / "model.safetensors")
@@ -68,6 +68,10 @@ def test_states_that_do_not_fit():
         inducing.DeepGPClassifier.from_state(state, tensors)
     spoilt = state | {"parameters": state["parameters"] | {"prior": {"prior": "Popen", "arguments": {}}}}
     with pytest.raises(ValueError, match="prior: there is no prior 'Popen' that can be loaded; there are"):
+        inducing.BNNClassifier.from_state(spoilt, tensors)
+    recipe = {"class": "Recipe", "settings": {"whole_last_kl": "no"}}
+    spoilt = state | {"parameters": state["parameters"] | {"recipe": recipe}}
+    with pytest.raises(ValueError, match="recipe: whole_last_kl cannot be 'no'"):
         inducing.BNNClassifier.from_state(spoilt, tensors)
     spoilt = state | {"targets": {"classes": {"dtype": "M8[s]", "values": [1]}}}
     with pytest.raises(ValueError, match="labels of the dtype datetime64"):

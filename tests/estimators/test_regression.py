@@ -361,6 +361,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
         ({}, None, ValueError, "requires y to be passed"),
         ({}, np.where(np.arange(60) < 3, 0, np.nan), ValueError, "y contains NaN in 57 rows, the first of them row 3"),
+        ({}, np.where(np.arange(60) < 3, np.inf, np.nan), ValueError, "y contains NaN in 57 rows, .* row 3"),
         ({}, np.where(np.arange(60) == 4, np.inf, 0), ValueError, "y contains infinity .* in 1 rows, .* row 4"),
         ({"posterior": "optimal"}, Y, ValueError, 'for the last layer.*"global->optimal"'),
     ],

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -29,6 +30,7 @@ def test_samples_grow_over_time():
 
 
 def test_numbers_are_whole():
+    assert type(inducing.Recipe(kl_warmup_epochs=np.int64(1)).kl_warmup_epochs) is int
     with pytest.raises(TypeError, match="num_steps must be a whole number, got '100'"):
         inducing.Recipe(num_steps="100")
 

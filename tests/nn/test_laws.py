@@ -206,7 +206,7 @@ def test_a_generator_decides_everything(network, x):
 def test_gradients_agree_with_finite_differences(network, x):
     """The whole ELBO in float64, along a random direction of all parameters.
 
-    Where layers regress, gradients follow the law and not the noise, and agree on the average: every |t| < 5. The prior's own
+    Where layers regress, gradients follow the law and not the noise, and agree on the average: every |t| < 6. The prior's own
     are left out: the gradient through a Gamma draw is that of the inverse distribution function, not of the rejection
     sampler at a fixed seed. Its expectation is tested in test_priors.py.
     """
@@ -229,7 +229,7 @@ def test_gradients_agree_with_finite_differences(network, x):
 
     if any(layer.posterior.sample_is_quiet for layer in _layers(network)):
         difference = torch.stack([torch.sub(*compare(seed)) for seed in range(10)])
-        assert difference.mean().abs() < 5 * difference.std() / 10**0.5 + 1e-4
+        assert difference.mean().abs() < 6 * difference.std() / 10**0.5 + 1e-4
     else:
         torch.testing.assert_close(*compare(0), rtol=2e-4, atol=1e-4)
 

@@ -1,7 +1,7 @@
 """Tables in the terminal: `inducing fit` and `inducing predict`.
 
-What reads and fits tables is imported inside the commands: scikit-learn, pandas and matplotlib take as long to import as
-torch, and `inducing --help` and `inducing reproduce` do without them.
+What reads and fits tables is imported inside the commands: scikit-learn and pandas take as long to import as torch, and
+`inducing --help` and `inducing reproduce` do without them.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class BNN(NetworkEstimator):
         return BNN_FAST.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
     def _width(self) -> int:
-        return max(*self.hidden, self.n_features_in_) if self.hidden else self.n_features_in_
+        return max([*map(int, self.hidden), self.n_features_in_])
 
 
 class DeepGP(NetworkEstimator):
@@ -161,7 +161,7 @@ class DeepGP(NetworkEstimator):
     def _kernels(self) -> Kernel | list[Kernel]:
         kernel = as_kernel(self.kernel)
         num_layers = check_whole("num_layers", self.num_layers)
-        if not isinstance(kernel, Stationary):
+        if not (isinstance(self.kernel, str) and isinstance(kernel, Stationary)):
             return kernel
         # hidden processes begin near the identity, which learns faster
         hidden = dataclasses.replace(kernel, variance=HIDDEN_VARIANCE)

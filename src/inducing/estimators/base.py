@@ -236,7 +236,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         self, rows: Float[np.ndarray, "N D"], functions: FunctionSamples, n_samples: int
     ) -> Iterator[Float[Tensor, "S B O"]]:
         """Run drawn functions on rows, a batch at a time."""
-        batch_size = max(1, BATCH_NUMBERS // (n_samples * self._width()))
+        batch_size = max(1, BATCH_NUMBERS // (int(n_samples) * self._width()))
         device = self.network_.device
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
             with torch.no_grad():

@@ -46,13 +46,13 @@ class Regression(RegressorMixin, NetworkEstimator):
         y = check_array(
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y", estimator=self, copy=True
         )
-        wrong = np.flatnonzero(~np.isfinite(y).reshape(len(y), -1).all(1))
-        if len(wrong):
-            # in the words that scikit-learn's checks look for
-            found = "NaN" if np.isnan(y).any() else f"infinity or a value too large for {y.dtype!r}"
-            raise ValueError(
-                f"Input y contains {found} in {len(wrong)} rows, the first of them row {wrong[0]}; remove them"
-            )
+        # in the words that scikit-learn's checks look for
+        for found, which in (("NaN", np.isnan(y)), (f"infinity or a value too large for {y.dtype!r}", np.isinf(y))):
+            wrong = np.flatnonzero(which.reshape(len(y), -1).any(1))
+            if len(wrong):
+                raise ValueError(
+                    f"Input y contains {found} in {len(wrong)} rows, the first of them row {wrong[0]}; remove them"
+                )
         check_consistent_length(X, y)
         self._fit(X, y, sample_weight)
         return self
@@ -213,7 +213,8 @@ class DeepGPRegressor(Regression, DeepGP):
 
     Arguments:
         num_layers: Layers of Gaussian processes.
-        kernel: A kernel or its name, as in `inducing.GPLayer`, of all layers.
+        kernel: A kernel or its name, as in `inducing.GPLayer`, of all layers. By name, hidden layers begin with a variance
+            of 0.1, near the identity, which learns faster.
         posterior: A posterior or its name, as in `inducing.models.deep_gp`: "global" ("auto"), "local", "dsvi", ...
         num_inducing: Inducing points, at most as many as distinct rows; "auto" is 100.
         likelihood: As of `BNNRegressor`, but that "auto" is "heteroscedastic-student-t".

@@ -12,27 +12,31 @@ from torch import Tensor
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.inference.recipes import Recipe
-from inducing.saving.specifications import construct, decode_value, encode_value, take
+from inducing.saving.specifications import construct, decode_value, encode_value, hints_of, take
 
 
 def to_json(name: str, value: Any) -> Any:
     """Turn one constructor parameter into JSON."""
     if isinstance(value, Schema):
-        return {"schema": value.to_json()}
+        return {"class": "Schema", "columns": value.to_json()}
     if isinstance(value, Recipe):
         settings = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {"recipe": {key: encode_value(setting, f"{name}.{key}") for key, setting in settings.items()}}
-    return encode_value(value.tolist() if isinstance(value, np.ndarray | np.generic) else value, name)
+        encoded = {key: encode_value(setting, f"{name}.{key}") for key, setting in settings.items()}
+        return {"class": "Recipe", "settings": encoded}
+    return encode_value(value, name)
 
 
 def from_json(name: str, value: Any) -> Any:
     """The inverse of `to_json`; lists become tuples."""
-    if isinstance(value, dict) and "schema" in value:
-        return Schema.from_json(value["schema"])
-    if isinstance(value, dict) and "recipe" in value:
-        # a recipe checks its settings itself
-        (settings,) = take(value, name, recipe=dict)
-        return construct(Recipe, {}, settings, name)
+    kind = value.get("class") if isinstance(value, dict) else None
+    if kind == "Schema" and name == "schema":
+        _, columns = take(value, name, **{"class": str, "columns": list})
+        return Schema.from_json(columns)
+    if kind == "Recipe" and name == "recipe":
+        _, settings = take(value, name, **{"class": str, "settings": dict})
+        # which functions are schedules a recipe knows itself
+        hints = {key: hint for key, hint in hints_of(Recipe).items() if key != "schedule"}
+        return construct(Recipe, hints, settings, name)
     return decode_value(value, name)
 
 

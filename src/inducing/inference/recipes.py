@@ -7,6 +7,7 @@ the same ELBOs in less time.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,7 @@ class Recipe:
             object.__setattr__(self, name, float(getattr(self, name)))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        object.__setattr__(self, "kl_warmup_epochs", operator.index(self.kl_warmup_epochs))
         if not (self.temperature >= 0 and self.kl_warmup_epochs >= 0):
             raise ValueError(
                 f"temperature and kl_warmup_epochs must not be negative, got {self.temperature}, {self.kl_warmup_epochs}"

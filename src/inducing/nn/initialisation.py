@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,7 @@ from inducing.nn.layers import Layer, Shape
 
 def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
     """Take the shape of one input row from the inducing points, from the user, or from the first layer."""
-    shape = (given,) if isinstance(given, int) else given
+    shape = (int(given),) if isinstance(given, int | Integral) else given
     if inducing_points is not None:
         points = tuple(check_tensor("inducing_points", inducing_points).shape[1:])
         if inducing_points.ndim < 2 or (shape is not None and points != tuple(shape)):

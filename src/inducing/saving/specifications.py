@@ -17,6 +17,8 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from inducing.nn.kernels import KERNELS, Product, Sum
 from inducing.nn.posteriors import POSTERIORS
 from inducing.nn.priors import PRIORS
@@ -35,6 +37,8 @@ SPECIFICATIONS: dict[str, dict[str, type]] = {
 
 def encode_value(value: Any, where: str) -> Any:
     """Turn an argument of a layer or a field of a specification into JSON; ``where`` names it in errors."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Float
@@ -79,7 +80,7 @@ class ArcCosine(Kernel):
     bias: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.depth, int) and 1 <= self.depth <= MOST_HIDDEN_LAYERS):
+        if not (isinstance(self.depth, int | Integral) and 1 <= self.depth <= MOST_HIDDEN_LAYERS):
             raise ValueError(
                 f"depth must be a whole number of hidden layers from 1 to {MOST_HIDDEN_LAYERS}, got {self.depth!r}"
             )
