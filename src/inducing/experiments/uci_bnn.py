@@ -128,8 +128,8 @@ TABLE = UCITable(
 The paper's steps are 25,000 for factorised posteriors and 10,000 for others, with 10 samples for each and a learning rate
 chosen for each set and posterior. The cpu preset has 2 samples and for all the rate of the recipe `fast`, which was chosen
 by the ELBO on split 0 of yacht. So were its steps: global had 0.709 nats per data point there after a run of 2,500, and
-0.725 after one of 4,000; on concrete and wine they are fewer, since each costs more. ScalePrior has 10 samples there too: with
-2 the draws of its scales are too noisy to learn from (0.731 against 0.811, on the same split).""",
+0.725 after one of 4,000; on concrete and wine they are fewer, since each costs more. ScalePrior has 10 samples there too:
+with 2 the draws of its scales are too noisy to learn from (0.731 against 0.811, on the same split).""",
 )
 
 _SMALL = ("boston", "energy", "yacht")
