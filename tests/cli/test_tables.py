@@ -293,6 +293,9 @@ def test_predict_refuses_models(model):
     assert refused(run("predict", model, "t.csv"), f"inducing predict: {model} holds no estimator, but a Gaussian")
     assert refused(run("predict", "none.safetensors", "t.csv"), "inducing predict: there is no model file none.")
     assert refused(
+        run("predict", "t.csv", model), f"inducing predict: the model comes first: inducing predict {model} t.csv"
+    )
+    assert refused(
         run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
     )
 

@@ -56,7 +56,7 @@ def test_markdown(results, tmp_path):
         "4 of the 108 rows of the paper's table have runs.",
         "1 of the 8 rows of the paper's table have runs.",
         "No runs are stored: `inducing reproduce linear` makes them.",
-        "stored runs has the settings of a preset: `inducing reproduce mnist500` makes them.",
+        "stored runs has the settings of the preset paper or cpu: `inducing reproduce mnist500` makes them.",
         "3 runs of preset paper, with the paper's settings.",
     ):
         assert line in page.splitlines() or line in page, line

@@ -265,3 +265,17 @@ def test_batch_size_is_checked():
         inducing.predict(
             inducing.models.mlp(3, 1, num_inducing=5), inducing.Gaussian(), torch.zeros(2, 3), batch_size=0
         )
+
+
+def test_targets_may_be_arrays():
+    outputs = torch.randn(4, 6, 1, dtype=torch.float64)
+    predictive, y = inducing.Predictive(outputs, inducing.Gaussian().double()), np.arange(6.0)
+    y.flags.writeable = False
+    expected = predictive.log_prob(torch.arange(6.0, dtype=torch.float64)[:, None])
+    for given in (y, y[:, None], y.tolist()):
+        torch.testing.assert_close(predictive.log_prob(given), expected, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="6 rows, one for each prediction, got 5"):
+        predictive.log_prob(y[:5])
+    labels = np.array([0, 2, 1, 1, 0, 2])
+    classes = inducing.Predictive(torch.randn(4, 6, 3), inducing.Categorical())
+    assert classes.log_prob(labels).shape == (6,)

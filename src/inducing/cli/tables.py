@@ -108,6 +108,8 @@ def predict(
             raise ValueError(
                 f"predictions are written as CSV; name them {out.with_suffix('.csv').name}, not {out.name}"
             )
+        if table.suffix == ".safetensors" and model.suffix != ".safetensors":
+            raise ValueError(f"the model comes first: inducing predict {table} {model}")
         loaded = TableModel.load(model)
         with _progress() as bar, _opened(out) as file:
             task = bar.add_task("predict", total=None)

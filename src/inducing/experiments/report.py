@@ -119,7 +119,11 @@ def _section(
     text = [f"{experiment.title[0].upper()}{experiment.title[1:]}."]
     if not results:
         # those of the smoke preset, or of presets as they once were
-        found = f"None of the {stored} stored runs has the settings of a preset" if stored else "No runs are stored"
+        found = (
+            f"None of the {stored} stored runs has the settings of the preset paper or cpu"
+            if stored
+            else "No runs are stored"
+        )
         text.append(f"{found}: `inducing reproduce {experiment.name}` makes them.")
         return Section(experiment.name, text)
     for preset, chosen in by_preset.items():

@@ -225,10 +225,12 @@ class OptimalInducing(Posterior):
         return OptimalValues(self._targets(site))
 
     def _targets(self, site: Site | ValueSite) -> Float[Tensor, "M O"]:
-        if not site.is_last or site.targets is None:
+        if not site.is_last:
+            raise ValueError('an OptimalInducing posterior is for the last layer alone, as in "global->optimal"')
+        if site.targets is None:
             raise ValueError(
-                'an OptimalInducing posterior is for the last layer, as in "global->optimal", and needs the training data: '
-                "pass inducing_points=x, inducing_targets=y, learn_inducing_locations=False"
+                "an OptimalInducing posterior needs the training data: pass inducing_points=x, inducing_targets=y, "
+                "learn_inducing_locations=False"
             )
         return site.targets
 

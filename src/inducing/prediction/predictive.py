@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -78,10 +79,11 @@ class Predictive:
         drawn = self.likelihood.sample(self.outputs, seeded(self.seed, "observation noise"))
         return self.location + self.scale * drawn if drawn.is_floating_point() else drawn
 
-    def log_prob(self, y: Tensor) -> Float[Tensor, " B"]:
+    def log_prob(self, y: Tensor | ArrayLike) -> Float[Tensor, " B"]:
         """log p(y | x) of each row: the log-sum-exp over draws, as a density on the original scale of the targets.
 
-        For classes and counts it is the logarithm of a probability.
+        Targets are a tensor shaped as the predictions are, or an array. For classes and counts it is the logarithm of a
+        probability.
         """
         y = self.check_targets(y)
         standardised = (y - self.location) / self.scale if y.is_floating_point() else y
@@ -122,8 +124,14 @@ class Predictive:
 
         return find_root(excess, low, high)
 
-    def check_targets(self, y: Tensor) -> Tensor:
-        """Refuse targets that do not fit the predictions, also those that would only broadcast."""
+    def check_targets(self, y: Tensor | ArrayLike) -> Tensor:
+        """Refuse targets that do not fit the predictions, also those that would only broadcast.
+
+        Arrays, unlike tensors, may have one number for each row where there is one target, as those of scikit-learn have.
+        """
+        if not isinstance(y, Tensor):
+            y = torch.tensor(np.asarray(y))
+            y = y[:, None] if y.ndim == 1 and self._target_shape == (1,) else y
         y = self.likelihood.check_targets(y, tuple(self.outputs.shape[2:]))
         check_dtype("y", y, self.outputs.dtype)
         if len(y) != self.outputs.shape[1]:
