@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from numbers import Integral
 
 import torch
 from torch import Tensor
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """A hint for the end of a message about an unknown name, if one that is known looks like it."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def check_kind(name: str, value: object, kind: type, wanted: str) -> None:

@@ -72,6 +72,7 @@ def test_test_rows_are_spread_over_classes():
     ("table", "arguments", "message"),
     [
         (TABLE, {"targets": ["cost"]}, "there is no column 'cost' in the table; it has 'size', 'colour'"),
+        (TABLE, {"targets": ["pirce"]}, r"there is no column 'pirce' in the table; did you mean 'price'\?; it has"),
         (TABLE, {"targets": ["price"], "exclude": ["id"]}, "there is no column 'id' in the table"),
         (TABLE, {"targets": []}, "no target was named"),
         (TABLE, {"targets": ["price", "price"]}, "a column is named twice"),

@@ -12,6 +12,7 @@ import torch
 import typer
 from rich.console import Console
 
+from inducing.checks import did_you_mean
 from inducing.cli import tables
 from inducing.cli.messages import one_line_errors
 from inducing.data import catalogue
@@ -71,7 +72,9 @@ def reproduce(
     """Run an experiment of the paper, or go on with one: what is finished is never repeated."""
     with one_line_errors("reproduce", "interrupted; the same command goes on"):
         if name not in EXPERIMENTS:
-            raise ValueError(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}")
+            raise ValueError(
+                f"unknown experiment {name!r}{did_you_mean(name, EXPERIMENTS)}; known are {', '.join(EXPERIMENTS)}"
+            )
         experiment = EXPERIMENTS[name]
         sweep.reproduce(
             experiment,

@@ -67,9 +67,10 @@ def fit(
         problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
         changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
         estimator = make_estimator(model, problem, impute, **changes, device=device, random_state=seed, verbose=True)
+        reason = f"the likelihood {likelihood} is for it" if asked and not task else problem.reason
         hint = "" if asked or len(target) > 1 else "; --task changes that"
         console.print(
-            f"{problem.task}, since {escape(problem.reason)}{hint}\n"
+            f"{problem.task}, since {escape(reason)}{hint}\n"
             f"{len(problem.train)} rows to learn from, {len(problem.test)} to test on; {problem.inputs.shape[1]} columns",
             highlight=False,
             soft_wrap=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from inducing.checks import did_you_mean
 from inducing.nn.likelihoods import (
     FIRST_VARIANCE,
     Categorical,
@@ -79,6 +79,4 @@ def choose(name: object, known: dict[str, Choice]) -> Choice:
     if isinstance(name, str) and name in known:
         return known[name]
     names = ", ".join(f'"{each}"' for each in ("auto", *known))
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"unknown likelihood {name!r}{hint}; known are the names {names}")
+    raise ValueError(f"unknown likelihood {name!r}{did_you_mean(name, known)}; known are the names {names}")

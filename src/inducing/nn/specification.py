@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Literal, TypeVar
+
+from inducing.checks import did_you_mean
 
 # one sample of log Q - log P, or its mean where that is known
 KLKind = Literal["sample", "closed_form"]
@@ -20,8 +21,7 @@ def lookup(kind: str, value: object, base: type[T], known: Mapping[str, type[T]]
         return known[value]()
     names = ", ".join(f'"{name}"' for name in known)
     classes = ", ".join(f"{name}(...)" for name in dict.fromkeys(cls.__name__ for cls in known.values()))
-    close = difflib.get_close_matches(str(value), known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(value, known)
     if isinstance(value, type) and issubclass(value, base):
         hint = "; it was given as a class, call it"
     raise ValueError(f"unknown {kind} {value!r}{hint}; known are {names}, or one of {classes}")

@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
+from inducing.checks import did_you_mean
 from inducing.data.columns import TableError, describe, encode, quoted
 
 TASKS = ("regression", "classification")
@@ -108,7 +109,8 @@ def _check_columns(table: pd.DataFrame, targets: Sequence[str], exclude: Sequenc
         raise ValueError("no target was named: which column is to be predicted?")
     absent = [name for name in (*targets, *exclude) if name not in table.columns]
     if absent:
-        raise TableError(f"there is no column {quoted(absent)} in the table; it has {quoted(table.columns)}")
+        hint = did_you_mean(absent[0], map(str, table.columns))
+        raise TableError(f"there is no column {quoted(absent)} in the table{hint}; it has {quoted(table.columns)}")
     if len({*targets, *exclude}) < len(targets) + len(exclude):
         raise ValueError(f"a column is named twice among the targets and the excluded: {quoted([*targets, *exclude])}")
     if len(targets) + len(exclude) == table.shape[1]:
