@@ -11,14 +11,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
@@ -30,6 +28,7 @@ from inducing.checks import check_device
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.estimators.functions import SampledFunctions, seed_of
+from inducing.estimators.rows import has_text, merge, warn_of_light_rows
 from inducing.estimators.state import from_json, standardiser_from, to_json
 from inducing.estimators.targets import Choice
 from inducing.inference.distributed import join
@@ -138,9 +137,9 @@ class NetworkEstimator(BaseEstimator, ABC):
                 raise ValueError("all sample weights are zero: there is nothing to learn from")
             # a row of weight zero is a row that is not there
             rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
-            _warn_of_light_rows(weights)
+            warn_of_light_rows(weights)
         # before anything is computed from them, so that rows with weights and repeated rows are the same to the last digit
-        rows, y, counts = _merge(rows, y, weights)
+        rows, y, counts = merge(rows, y, weights)
         if not continues:
             # under torchrun that of rank 0: without a random_state each would have another
             self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
@@ -217,7 +216,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         """Turn arrays, or tables by the schema, into numbers; check that they fit what the estimator was fitted to."""
         if reset:
             self.schema_ = self.schema
-            if self.schema is None and _has_text(X):
+            if self.schema is None and has_text(X):
                 self.schema_ = Schema.of(X)
         if self.schema_ is None:
             return validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True)
@@ -323,32 +322,3 @@ class NetworkEstimator(BaseEstimator, ABC):
 def is_auto(setting: object) -> bool:
     """Whether a setting is left to the estimator; it may also be a list or an array."""
     return isinstance(setting, str) and setting == "auto"
-
-
-def _merge(
-    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"] | None
-) -> tuple[Float[np.ndarray, "K D"], np.ndarray, Float[np.ndarray, " K"]]:
-    """Make one row of rows that are equal; return how often each counts too.
-
-    The order of the rows does not matter then, and rows that are there twice are candidates for inducing points once.
-    """
-    # labels of any type by their numbers
-    targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-    table = np.concatenate([rows, targets.reshape(len(rows), -1)], axis=1)
-    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    counts = np.bincount(group.reshape(-1), weights).astype(np.float64)
-    return rows[first], y[first], counts
-
-
-def _warn_of_light_rows(weights: Float[np.ndarray, " N"]) -> None:
-    """Weights are counts of rows; those that were normalised to sum to 1 leave little to learn from."""
-    if weights.sum() < len(weights) / 10:
-        warnings.warn(
-            f"the sample weights sum to {weights.sum():.3g}, so {len(weights)} rows count as that many, and the posterior "
-            "stays near the prior; a row of weight 1 counts as one: multiply the weights so that their mean is 1",
-            stacklevel=4,
-        )
-
-
-def _has_text(X: object) -> bool:
-    return isinstance(X, pd.DataFrame) and not all(pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes)
