@@ -205,74 +205,89 @@ CASES = {
     "dual, nearly square": (50, 51, 3, "random"),
     "dual, duplicates": (20, 51, 3, "duplicates"),
     "dual, near-duplicates": (20, 51, 3, "near-duplicates"),
+    "primal, nearly constant": (100, 31, 3, "nearly constant"),
+    "dual, nearly constant": (30, 51, 3, "nearly constant"),
+    "primal, smooth": (100, 31, 3, "smooth"),
+    "dual, smooth": (30, 51, 3, "smooth"),
 }
 
 
-ILL_CONDITIONED = {
-    "primal, square",
-    "primal, nearly square",
-    "primal, duplicates",
-    "primal, near-duplicates",
-    "dual, nearly square",
-}
+# the promise is kept with a margin of two, whatever the seed and the processor
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 200), marks=pytest.mark.slow)], ids=["few seeds", "many seeds"]
+)
 
 
+class StoredNoise:
+    """Noise that a second call with the same shape sees again, in another dtype."""
+
+    def __init__(self):
+        self.stored = {}
+
+    def __call__(self, shape, like, generator=None):
+        return self.stored.setdefault(shape, torch.randn(shape)).to(like.dtype)
+
+
+@SEEDS
 @pytest.mark.parametrize("closed_form_kl", [False, True])
-@pytest.mark.parametrize("log_precision", [-14.0, -8.0, -4.0, 0.0, 4.0, 8.0, 10.0, 14.0])
+@pytest.mark.parametrize("log_precision", [-14.0, -8.0, -4.0, 0.0, 4.0, 6.0, 8.0, 10.0, 14.0])
 @pytest.mark.parametrize("case", CASES)
-def test_float32_keeps_the_kl_within_a_tenth_of_a_nat(case, log_precision, closed_form_kl, monkeypatch):
+def test_float32_keeps_the_kl_within_a_tenth_of_a_nat(case, log_precision, closed_form_kl, seeds, monkeypatch):
     """Against float64 with the same noise; where float32 has not the digits, it must have gone to float64 by itself."""
     rows, features, outputs, kind = CASES[case]
-    inputs = torch.randn(SAMPLES, rows, features).relu()
-    inputs[..., -1] = 1.0
-    if kind != "random":
-        inputs[:, rows // 2 :] = inputs[:, : rows - rows // 2]
-    if kind == "near-duplicates":
-        inputs = inputs + 1e-3 * torch.randn_like(inputs)
-    pseudo = PseudoOutputs(torch.randn(rows, outputs), torch.full((1, rows), log_precision / 2).exp())
     prior = ScaledIdentity(torch.tensor([float(features)]), features)
-    # float64 must see the noise of float32
-    stored = {}
-
-    def noise(shape, like, generator=None):
-        return stored.setdefault(shape, torch.randn(shape)).to(like.dtype)
-
-    monkeypatch.setattr("inducing.linalg.regression.standard_normal", noise)
-    single = regress(inputs, pseudo, prior, SAMPLES, closed_form_kl=closed_form_kl)
-    exact = regress(
-        inputs.double(), pseudo.to(torch.float64), prior.to(torch.float64), SAMPLES, closed_form_kl=closed_form_kl
-    )
-    assert single.kl.dtype == single.weights.dtype == torch.float32
-    # the resolution of a KL of millions of nats; and what is lost by problems just above the limit of their form
-    rtol = 2e-4 if case in ILL_CONDITIONED else 1e-7
-    torch.testing.assert_close(single.kl.double(), exact.kl, rtol=rtol, atol=0.1)
+    for seed in seeds:
+        torch.manual_seed(seed)
+        inputs = make_inputs(rows, features, kind)
+        pseudo = PseudoOutputs(torch.randn(rows, outputs), torch.full((1, rows), log_precision / 2).exp())
+        monkeypatch.setattr("inducing.linalg.regression.standard_normal", StoredNoise())
+        single = regress(inputs, pseudo, prior, 1, closed_form_kl=closed_form_kl)
+        exact = regress(
+            inputs.double(), pseudo.to(torch.float64), prior.to(torch.float64), 1, closed_form_kl=closed_form_kl
+        )
+        assert single.kl.dtype == single.weights.dtype == torch.float32
+        # 1e-7 is the resolution of a KL of millions of nats
+        torch.testing.assert_close(single.kl.double(), exact.kl, rtol=1e-7 / 2, atol=0.1 / 2)
 
 
+def make_inputs(rows, features, kind):
+    inputs = torch.randn(1, rows, features).relu()
+    if kind == "nearly constant":
+        inputs = 0.03 * inputs + 1.0
+    if kind == "smooth":
+        inputs = torch.sin(torch.linspace(0, 3, rows)[:, None] * torch.linspace(0, 2, features) + inputs[:, :1])
+    inputs[..., -1] = 1.0
+    if kind.endswith("duplicates"):
+        inputs[:, rows // 2 :] = inputs[:, : rows - rows // 2]
+    return inputs + 1e-3 * torch.randn_like(inputs) if kind == "near-duplicates" else inputs
+
+
+@SEEDS
 @pytest.mark.parametrize(
     ("scale", "log_precision"), [(1.0, 0.0), (1.0, 7.0), (1.0, 14.0), (1e3, 0.0), (1e3, 7.0), (1e6, 0.0)]
 )
 @pytest.mark.parametrize(("rows", "features"), [(12, 6), (6, 12)])
-def test_float32_keeps_the_gradients(rows, features, scale, log_precision, monkeypatch):
+def test_float32_keeps_the_gradients(rows, features, scale, log_precision, seeds, monkeypatch):
     """Of the draw and of its KL, against float64 with the same noise."""
-    inputs, values = scale * torch.randn(1, rows, features), torch.randn(rows, OUTPUTS)
-    root = torch.full((1, rows), log_precision / 2).exp()
-    stored, cotangent = {}, torch.randn(2, features, OUTPUTS)
+    for seed in seeds:
+        torch.manual_seed(seed)
+        inputs, values = scale * torch.randn(1, rows, features), torch.randn(rows, OUTPUTS)
+        root = torch.full((1, rows), log_precision / 2).exp()
+        cotangent = torch.randn(2, features, OUTPUTS)
+        monkeypatch.setattr("inducing.linalg.regression.standard_normal", StoredNoise())
 
-    def noise(shape, like, generator=None):
-        return stored.setdefault(shape, torch.randn(shape)).to(like.dtype)
+        def gradients(dtype, of_draw, arguments=(inputs, values, root), cotangent=cotangent):
+            arguments = [tensor.to(dtype).requires_grad_() for tensor in arguments]
+            prior = ScaledIdentity(torch.tensor([float(features)], dtype=dtype), features)
+            weights, kl = regress(arguments[0], PseudoOutputs(*arguments[1:]), prior, 2)
+            value = (cotangent * weights).sum() if of_draw else kl.sum()
+            return torch.autograd.grad(value, arguments)
 
-    monkeypatch.setattr("inducing.linalg.regression.standard_normal", noise)
-
-    def gradients(dtype, of_draw):
-        arguments = [tensor.to(dtype).requires_grad_() for tensor in (inputs, values, root)]
-        prior = ScaledIdentity(torch.tensor([float(features)], dtype=dtype), features)
-        weights, kl = regress(arguments[0], PseudoOutputs(*arguments[1:]), prior, 2)
-        value = (cotangent * weights).sum() if of_draw else kl.sum()
-        return torch.autograd.grad(value, arguments)
-
-    for of_draw in (True, False):
-        for single, double in zip(gradients(torch.float32, of_draw), gradients(torch.float64, of_draw), strict=True):
-            assert (single - double).norm() < 1e-3 * double.norm()
+        for of_draw in (True, False):
+            for single, double in zip(
+                gradients(torch.float32, of_draw), gradients(torch.float64, of_draw), strict=True
+            ):
+                assert (single - double).norm() < 1e-3 / 2 * double.norm()
 
 
 @settings(max_examples=60, deadline=None)

@@ -109,25 +109,31 @@ def test_bad_input_is_refused(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(3), pytest.param(range(3, 200), marks=pytest.mark.slow)], ids=["few seeds", "many seeds"]
+)
 @pytest.mark.parametrize("boundary", ["circular", "exact"])
 @pytest.mark.parametrize(
     ("scale", "offset"), [(0.1, 10.0), (0.0, 10.0), (1.0, 0.0)], ids=["offset", "constant", "smooth"]
 )
-def test_the_kl_keeps_its_digits_in_float32(boundary, scale, offset):
+def test_the_kl_keeps_its_digits_in_float32(boundary, scale, offset, seeds):
     """Patches of smooth images are nearly alike; their Gram matrix in float32 has lost what tells them apart."""
-    coarse = torch.randn(20, 3, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    smooth = functional.interpolate(coarse, size=(24, 24), mode="bicubic")
-    x = scale * smooth + offset * coarse[:, :, :1, :1]
-    posterior = inducing.GlobalInducing(log_precision=4.0)
-    layer = inducing.Conv2d(3, 8, 3, padding=1, posterior=posterior, boundary=boundary)
-    network = inducing.Network([layer], inducing_points=x.float())
-    found = {}
-    for dtype in (torch.float32, torch.float64):
-        network.to(dtype).zero_grad()
-        with network.closed_form_kl():
-            kl = network.draw(1).layers[0].kl.sum()
-        kl.backward()
-        found[dtype] = kl.item(), layer.posterior.pseudo_outputs.grad.double().clone()
-    (short, narrow), (exact, wide) = found.values()
-    assert abs(short - exact) < 0.05
-    assert (narrow - wide).norm() < 1e-3 * wide.norm()
+    for seed in seeds:
+        torch.manual_seed(seed)
+        coarse = torch.randn(20, 3, 4, 4, dtype=torch.float64)
+        smooth = functional.interpolate(coarse, size=(24, 24), mode="bicubic")
+        x = scale * smooth + offset * coarse[:, :, :1, :1]
+        posterior = inducing.GlobalInducing(log_precision=4.0)
+        layer = inducing.Conv2d(3, 8, 3, padding=1, posterior=posterior, boundary=boundary)
+        network = inducing.Network([layer], inducing_points=x.float())
+        found = {}
+        for dtype in (torch.float32, torch.float64):
+            network.to(dtype).zero_grad()
+            with network.closed_form_kl():
+                kl = network.draw(1).layers[0].kl.sum()
+            kl.backward()
+            found[dtype] = kl.item(), layer.posterior.pseudo_outputs.grad.double().clone()
+        (short, narrow), (exact, wide) = found.values()
+        # half of what is promised: a tenth of a nat, and gradients to 1e-3
+        assert abs(short - exact) < 0.05
+        assert (narrow - wide).norm() < 1e-3 / 2 * wide.norm()

@@ -130,20 +130,10 @@ def factorise(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT
     raise FactorisationError(_where.get() + _explain_failure(matrix, jitter))
 
 
-def factorise_if_well_conditioned(matrix: Float[Tensor, "*batch N N"], max_pivot_ratio: float) -> Factorisation | None:
-    """Factorise without any jitter; None if that fails or has lost its digits.
-
-    The pivot T_ii^2 is what is left of A_ii when the columns before it have explained what they can, and it carries the
-    rounding error of A_ii. So A_ii / T_ii^2 is how far rounding is magnified, whatever the scale of the columns.
-    """
+def factorise_without_jitter(matrix: Float[Tensor, "*batch N N"]) -> Factorisation | None:
+    """Factorise ``A = TT'`` as it is; None if that fails for a member of the batch."""
     factor, info = torch.linalg.cholesky_ex(matrix)
-    if info.any():
-        return None
-    with torch.no_grad():
-        ratio = matrix.diagonal(dim1=-2, dim2=-1) / factor.diagonal(dim1=-2, dim2=-1).square()
-        # a comparison with NaN is false
-        well_conditioned = ratio.max().item() <= max_pivot_ratio
-    return Factorisation(matrix, factor) if well_conditioned else None
+    return None if info.any() else Factorisation(matrix, factor)
 
 
 def solve_lower(factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]) -> Float[Tensor, "#S #G N C"]:

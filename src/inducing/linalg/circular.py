@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.nn import functional
 
 from inducing.linalg.geometry import Geometry, Place, wrap
+from inducing.linalg.long_products import long_product
 
 
 class CircularGram:
@@ -28,7 +29,7 @@ class CircularGram:
         self.differences, self.blocks = list(same), list(same.values())
 
     def add_products(
-        self, products: Float[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
+        self, products: Float64[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
     ) -> None:
         """G_s = sum_u lambda X_u X_{u+s}'.
 
@@ -44,7 +45,7 @@ class CircularGram:
         left, right = scaled.flatten(2)[..., across : across + length], wrapped.flatten(2)
         for product, (i, j) in zip(products, self.differences, strict=True):
             start = across + i * width + j
-            product.baddbmm_(left, right[..., start : start + length].mT)
+            product += long_product(left, right[..., start : start + length])
 
     def multiplier(self, blocks: Float[Tensor, "S K K C C"]) -> Callable[[Tensor], Tensor]:
         """X_u -> sum_s K_s X_{u+s}, K_s the sum of the blocks with that difference: a convolution with a wider kernel."""

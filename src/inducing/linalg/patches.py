@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
@@ -86,7 +86,7 @@ class _Form(Protocol):
     blocks: list[list[tuple[int, int]]]
 
     def add_products(
-        self, products: Float[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
+        self, products: Float64[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
     ) -> None:
         """Add those of a few images."""
 
@@ -105,17 +105,18 @@ class _Gram(torch.autograd.Function):
         if geometry.boundary == "exact":
             form = ExactGram(geometry, height, width, images * channels**2)
         ctx.form, ctx.count = form, len(geometry.places)
-        products = x.new_zeros(len(form.blocks), samples, channels, channels)
+        products = x.new_zeros(len(form.blocks), samples, channels, channels, dtype=torch.float64)
         for chunk in _chunks(x):
             form.add_products(products, x[:, chunk], weights[chunk, None, None, None])
-        blocks = x.new_zeros(samples, ctx.count, ctx.count, channels, channels)
+        blocks = products.new_zeros(samples, ctx.count, ctx.count, channels, channels)
         for product, members in zip(products, form.blocks, strict=True):
             for d, e in members:
                 blocks[:, d, e] += product
                 if d != e:
                     blocks[:, e, d] += product.mT
         # one pass to the order of features
-        return blocks.permute(0, 3, 1, 4, 2).reshape(samples, channels * ctx.count, channels * ctx.count)
+        ordered = blocks.to(x.dtype).permute(0, 3, 1, 4, 2)
+        return ordered.reshape(samples, channels * ctx.count, channels * ctx.count)
 
     @staticmethod
     @once_differentiable

@@ -8,7 +8,8 @@ whitened rows Y = L'X and t = L'v the posterior is
 
 at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
 in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
-Bayes' rule, loses tens to hundreds of nats at high precisions. Gradients are those of
+Bayes' rule, loses tens to hundreds of nats at high precisions. A problem in float32 whose KL would be off by more than
+0.05 nats, as estimated by `inducing.linalg.rounding`, is solved in float64. Gradients are those of
 `inducing.linalg.reparameterisation`, but for KLs in closed form and for regressions whose rows are never made.
 
 References:
@@ -28,7 +29,7 @@ from inducing.checks import is_known
 from inducing.linalg.cholesky import (
     Factorisation,
     factorise,
-    factorise_if_well_conditioned,
+    factorise_without_jitter,
     logdet,
     solve_lower,
     solve_lower_transposed,
@@ -38,6 +39,7 @@ from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
 from inducing.linalg.reparameterisation import Pulled, Solution, follow
+from inducing.linalg.rounding import dual_rounding, primal_rounding
 
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype
@@ -61,7 +63,6 @@ def regress(
     closed_form_kl: bool = False,
     exact: bool = False,
     form: Form = "auto",
-    max_pivot_ratio: float | None = None,
 ) -> WeightSample:
     """Sample weights from Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1), with their KL.
 
@@ -76,9 +77,6 @@ def regress(
             whatever the draw, and so it should be for gradients: in the primal form they are those of the draw and its
             density as they are, instead of `inducing.linalg.reparameterisation`.
         form: The cheaper of the two forms, or one of them by name.
-        max_pivot_ratio: In float32, a problem that is worse conditioned than this is solved in float64: one in which a
-            column is explained by those before it to all but 1 / max_pivot_ratio, such as near-duplicate rows at a
-            high precision. None stands for 3000 in the primal form and 100 in the dual, whose KL loses digits sooner.
     """
     rows, features = inputs.shape[-2:]
     # nF^2 + F^3/3 operations against n^2F + n^3/3
@@ -86,13 +84,12 @@ def regress(
     groups, columns = pseudo_outputs.layout
     noise = standard_normal((num_samples, groups, features, columns), inputs, generator)
     row_noise = None if primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
-    is_float32 = inputs.dtype == torch.float32 and is_known(inputs)
-    limit = (max_pivot_ratio or (3000.0 if primal else 100.0)) if is_float32 else None
-    solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, exact, limit)
+    checked = inputs.dtype == torch.float32 and is_known(inputs)
+    solved = _solve(inputs, pseudo_outputs, prior, noise, row_noise, closed_form_kl, exact, checked)
     if solved is None:
         wide = None if row_noise is None else row_noise.double()
         pseudo_outputs, prior = pseudo_outputs.to(torch.float64), prior.to(torch.float64)
-        solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, exact, None)
+        solved = _solve(inputs.double(), pseudo_outputs, prior, noise.double(), wide, closed_form_kl, exact, False)
         assert solved is not None
     weights, kl = (tensor.to(inputs.dtype) for tensor in solved)
     return WeightSample(weights, kl.expand(num_samples))
@@ -101,6 +98,7 @@ def regress(
 def regress_statistics(
     statistics: Statistics,
     dtype: torch.dtype,
+    num_terms: int,
     prior: Precision,
     num_samples: int,
     *,
@@ -115,6 +113,7 @@ def regress_statistics(
     Arguments:
         statistics: Computes X' Lambda X and X' Lambda v in a dtype.
         dtype: Dtype of the weights.
+        num_terms: Length of the sums in float32 that the statistics consist of, which decides how they round.
         prior: P.
         num_samples: S.
         generator: Source of the noise.
@@ -123,14 +122,13 @@ def regress_statistics(
     gram, cross = statistics(dtype)
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
-    # lower than for rows: sums over many pixels round more, and neighbouring pixels are alike
-    limit = 100.0 if dtype == torch.float32 and is_known(gram) else None
-    posterior = _factorise(prior.add_to(gram), limit)
-    if posterior is None:
-        prior, noise = prior.to(torch.float64), noise.double()
+    checked = dtype == torch.float32 and is_known(gram)
+    solved = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms if checked else None)
+    if solved is None:
         gram, cross = statistics(torch.float64)
-        posterior = factorise(prior.add_to(gram))
-    weights, kl = (tensor.to(dtype) for tensor in sample_primal(posterior, cross, prior, noise, closed_form_kl))
+        solved = _solve_statistics(gram, cross, prior.to(torch.float64), noise.double(), closed_form_kl, None)
+        assert solved is not None
+    weights, kl = (tensor.to(dtype) for tensor in solved)
     return WeightSample(by_output(weights), kl.expand(num_samples))
 
 
@@ -142,31 +140,46 @@ def _solve(
     row_noise: Float[Tensor, "S G n C"] | None,
     closed_form_kl: bool,
     exact: bool,
-    max_pivot_ratio: float | None,
+    checked: bool,
 ) -> tuple[Float[Tensor, "S F O"], Float[Tensor, "#S"]] | None:
-    """Sample in the primal form, or given noise for the rows in the dual; None if the problem is too ill-conditioned."""
+    """Sample in the primal form, or given noise for the rows in the dual; None if it is checked and loses its digits."""
     if (closed_form_kl or exact) and row_noise is None:
-        posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
-        if posterior is None:
-            return None
-        weights, kl = sample_primal(posterior, pseudo_outputs.cross(inputs), prior, noise, closed_form_kl)
-        return by_output(weights), kl
+        gram, cross = pseudo_outputs.gram(inputs), pseudo_outputs.cross(inputs)
+        num_terms = inputs.shape[-2] if checked else None
+        sampled = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms)
+        return None if sampled is None else (by_output(sampled[0]), sampled[1])
     with torch.no_grad():
         # a copy, since what a precision computes once and keeps must have its history
         problem = inputs, pseudo_outputs, prior.to(inputs.dtype), noise
-        solution = (
-            solve_primal(*problem, max_pivot_ratio)
-            if row_noise is None
-            else solve_dual(*problem, row_noise, max_pivot_ratio)
-        )
+        solution = solve_primal(*problem, checked) if row_noise is None else solve_dual(*problem, row_noise, checked)
     if solution is None:
         return None
     weights, kl = follow(solution, inputs, pseudo_outputs, prior)
     return weights, closed_form_dual_kl(inputs, pseudo_outputs, prior) if closed_form_kl else kl
 
 
-def _factorise(matrix: Float[Tensor, "#S G N N"], max_pivot_ratio: float | None) -> Factorisation | None:
-    return factorise(matrix) if max_pivot_ratio is None else factorise_if_well_conditioned(matrix, max_pivot_ratio)
+def _solve_statistics(
+    gram: Float[Tensor, "#S G F F"],
+    cross: Float[Tensor, "#S G F C"],
+    prior: Precision,
+    noise: Float[Tensor, "S G F C"],
+    closed_form_kl: bool,
+    num_terms: int | None,
+) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
+    """Sample from X' Lambda X and X' Lambda v; given the length of their sums, None if the digits are lost."""
+    checked = num_terms is not None
+    posterior = _factorise(prior.add_to(gram), checked)
+    if posterior is None:
+        return None
+    weights, kl = sample_primal(posterior, cross, prior, noise, closed_form_kl)
+    with torch.no_grad():
+        if checked and not primal_rounding(posterior, prior, weights, num_terms).is_small():
+            return None
+    return weights, kl
+
+
+def _factorise(matrix: Float[Tensor, "#S G N N"], checked: bool) -> Factorisation | None:
+    return factorise_without_jitter(matrix) if checked else factorise(matrix)
 
 
 def sample_primal(
@@ -204,12 +217,12 @@ def solve_primal(
     pseudo_outputs: PseudoOutputs,
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
-    max_pivot_ratio: float | None = None,
+    checked: bool = False,
 ) -> Solution | None:
-    """The primal form."""
+    """The primal form; None if it is checked and loses its digits."""
     groups = noise.shape[1]
     # A = P + Y'Y = TT'
-    posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), max_pivot_ratio)
+    posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), checked)
     if posterior is None:
         return None
     factor = posterior.factor
@@ -217,6 +230,8 @@ def solve_primal(
     # m = A^-1 Y't,   w = m + T^-T z
     projected = solve_lower(factor, pseudo_outputs.cross(inputs))
     mean, draw = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, projected + noise)
+    if checked and not primal_rounding(posterior, prior, draw, inputs.shape[-2]).is_small():
+        return None
     kl = primal_kl(Conditional(draw, logdet(factor)), prior, noise)
     # u = (m + w) / 2;   P w - A (w - m) = P w - T z
     middle = by_output(torch.lerp(mean, draw, 0.5))
@@ -237,13 +252,13 @@ def solve_dual(
     prior: Precision,
     noise: Float[Tensor, "S G F C"],
     row_noise: Float[Tensor, "S G n C"],
-    max_pivot_ratio: float | None = None,
+    checked: bool = False,
 ) -> Solution | None:
-    """The dual form."""
+    """The dual form; None if it is checked and loses its digits."""
     groups, _, columns = noise.shape[1:]
     whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
     # B = I + Y P^-1 Y' = TT'
-    evidence = _factorise(_evidence(whitened, prior), max_pivot_ratio)
+    evidence = _factorise(_evidence(whitened, prior), checked)
     if evidence is None:
         return None
     factor = evidence.factor
@@ -258,7 +273,10 @@ def solve_dual(
     draw = prior_weights + prior.solve(whitened.mT @ dual)
     # m = P^-1 Y' B^-1 t = P^-1 Y' T^-T (T^-1 t)
     projected = solve_lower(factor, targets)
-    mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
+    solved_targets = solve_lower_transposed(factor, projected)
+    mean = prior.solve(whitened.mT @ solved_targets)
+    if checked and not dual_rounding(evidence, solved_targets, dual, row_noise, inputs.shape[-1]).is_small():
+        return None
     # KL sample = logdet(B)/2 + |T^-1 t|^2/2 - |s - e|^2/2, since L'(v - Xw) = s - e
     spread = projected.square().sum((1, 2, 3)) - (dual - row_noise).square().sum((1, 2, 3))
     kl = (columns * logdet(factor).sum(-1) + spread) / 2
@@ -278,7 +296,7 @@ def solve_dual(
         assert pulled is not None
         assert rows is not None
         # L'(v - X u) = (L'(v - X w) + L'(v - X m)) / 2 = (s - e + B^-1 t) / 2
-        missing = (dual - row_noise + solve_lower_transposed(factor, projected)) / 2
+        missing = (dual - row_noise + solved_targets) / 2
         return Pulled(by_output(pulled), by_output(rows), by_output(missing))
 
     return Solution(by_output(draw), by_output(torch.lerp(mean, draw, 0.5)), kl, pull)

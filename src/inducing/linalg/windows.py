@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from inducing.linalg.geometry import Geometry
+from inducing.linalg.long_products import long_product
 
 # multiplications that take as long as the overhead of one more product
 OVERHEAD = 2**19
@@ -69,12 +70,12 @@ class ExactGram:
         self.blocks = [list(product.blocks) for product in self.products]
 
     def add_products(
-        self, products: Float[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
+        self, products: Float64[Tensor, "D S C C"], x: Float[Tensor, "S m C H W"], weights: Float[Tensor, "m 1 1 1"]
     ) -> None:
         """sum_r lambda X_r X_{r+s}' over each piece."""
         maps, scaled = x.transpose(1, 2).contiguous(), (x * weights).transpose(1, 2).contiguous()
         for total, (first, second, _) in zip(products, self.products, strict=True):
-            total += first.take(scaled).flatten(2) @ second.take(maps).flatten(2).mT
+            total += long_product(first.take(scaled).flatten(2), second.take(maps).flatten(2))
 
     def multiplier(self, blocks: Float[Tensor, "S K K C C"]) -> Callable[[Tensor], Tensor]:
         """X_r -> K X_{r+s} and X_{r+s} -> K' X_r over each piece, with K the sum of the blocks that it is part of."""

@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from inducing.linalg.geometry import Geometry
+from inducing.linalg.long_products import BLOCK
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.patches import conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.precision import Precision
@@ -168,6 +169,7 @@ class ConvolvedWeights(PseudoLikelihood, Weights):
         return regress_statistics(
             lambda dtype: self._statistics(inputs.to(dtype), root.to(dtype).square()),
             inputs.dtype,
+            min(images * math.prod(pixels), BLOCK),
             prior,
             num_samples,
             generator=generator,

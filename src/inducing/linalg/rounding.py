@@ -1,0 +1,121 @@
+"""Estimates of how far rounding moves the KL of a regression, from quantities that the regression computes anyway.
+
+A sum of n products has a relative rounding error of about g = sqrt(n) u, with u the unit roundoff of the dtype (Higham &
+Mary, 2019). A matrix A of such sums is factorised as A + E with |E_ij| <= g D_i D_j, D_i = sqrt(A_ii), whatever the scale
+of its columns. The pivot ratios rho_i = A_ii / T_ii^2 of A = TT' say how much of this error survives in A^-1: the pivot
+T_ii^2 is what is left of A_ii after the columns before it have explained what they can. To first order in E
+
+    logdet(A) / 2       changes by   tr(A^-1 E) / 2         about   g |rho| / 2
+    w'Pw / 2            changes by   w'P A^-1 E w           at most g |Dw| sqrt(w'Pw k),   k = min(r, r^2 max_i P_ii / A_ii)
+    t'B^-1 t / 2        changes by   a'Ea / 2,  a = B^-1 t  at most g |Da|^2 / 2
+    |s - e|^2 / 2       changes by   (s - e)'B^-1 E s       at most g |Ds| min(r |D^-1 (s - e)|, sqrt(r) |s - e|)
+
+with r = max_i rho_i, since A^-1 P and B^-1 have no eigenvalue above 1. The first two lines are the primal form, the first
+and the last two the dual (with B for A). The weights have a relative error of about g r.
+
+These are estimates, not bounds: measured over many kinds of problems they exceed the error, by a factor of 5 in the median.
+
+References:
+    Higham & Mary, A new approach to probabilistic rounding error analysis (2019).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.linalg.cholesky import Factorisation
+from inducing.linalg.precision import Precision
+
+# what a regression in float32 may lose: half of the 0.1 nats that are promised, and gradients within 5e-4
+MAX_KL_ERROR = 0.05
+MAX_WEIGHT_ERROR = 1e-4
+
+
+class Rounding(NamedTuple):
+    """Estimated rounding errors, the largest of all samples.
+
+    Arguments:
+        kl: Of the KL, in nats.
+        weights: Of the weights, relative.
+    """
+
+    kl: Float[Tensor, ""]
+    weights: Float[Tensor, ""]
+
+    def is_small(self) -> bool:
+        """Whether the promised digits are kept. NaN and inf are not small."""
+        largest = torch.stack([self.kl / MAX_KL_ERROR, self.weights / MAX_WEIGHT_ERROR]).amax()
+        return largest.item() <= 1.0
+
+
+def primal_rounding(
+    posterior: Factorisation, prior: Precision, draw: Float[Tensor, "S G F C"], num_terms: int
+) -> Rounding:
+    """Estimate the errors of the primal form.
+
+    Arguments:
+        posterior: A = P + Y'Y and its factor.
+        prior: P.
+        draw: w.
+        num_terms: n, the length of the sums in Y'Y.
+    """
+    diagonal, ratios, largest = _pivot_ratios(posterior)
+    prior_diagonal = prior.diagonal()[:, None]
+    # k = min(r, r^2 max_i P_ii / A_ii)
+    gain = torch.minimum(largest, largest.square() * (prior_diagonal / diagonal).amax(-1))
+    # |Dw| sqrt(w'Pw k)
+    squares = draw.square().sum(-1)
+    moved = ((diagonal * squares).sum(-1) * (prior_diagonal * squares).sum(-1) * gain).sqrt()
+    return _rounding(draw, ratios, largest, moved, num_terms)
+
+
+def dual_rounding(
+    evidence: Factorisation,
+    solved_targets: Float[Tensor, "#S G n C"],
+    dual: Float[Tensor, "S G n C"],
+    row_noise: Float[Tensor, "S G n C"],
+    num_terms: int,
+) -> Rounding:
+    """Estimate the errors of the dual form.
+
+    Arguments:
+        evidence: B = I + Y P^-1 Y' and its factor.
+        solved_targets: a = B^-1 t.
+        dual: s.
+        row_noise: e.
+        num_terms: F, the length of the sums in Y P^-1 Y'.
+    """
+    diagonal, ratios, largest = _pivot_ratios(evidence)
+    missing = (dual - row_noise).square().sum(-1)
+    # min(r |D^-1 (s - e)|, sqrt(r) |s - e|)
+    gain = torch.minimum(largest * (missing / diagonal).sum(-1).sqrt(), (largest * missing.sum(-1)).sqrt())
+    of_targets = (diagonal * solved_targets.square().sum(-1)).sum(-1) / 2
+    moved = of_targets + (diagonal * dual.square().sum(-1)).sum(-1).sqrt() * gain
+    return _rounding(dual, ratios, largest, moved, num_terms)
+
+
+def _pivot_ratios(factorisation: Factorisation) -> tuple[Tensor, Tensor, Tensor]:
+    """A_ii, rho_i and their maximum."""
+    diagonal = factorisation.matrix.diagonal(dim1=-2, dim2=-1)
+    ratios = diagonal / factorisation.factor.diagonal(dim1=-2, dim2=-1).square()
+    return diagonal, ratios, ratios.amax(-1)
+
+
+def _rounding(
+    like: Float[Tensor, "S G N C"],
+    ratios: Float[Tensor, "#S G N"],
+    largest: Float[Tensor, "#S G"],
+    moved: Float[Tensor, "#S G"],
+    num_terms: int,
+) -> Rounding:
+    # g = sqrt(n) u
+    growth = math.sqrt(num_terms) * torch.finfo(like.dtype).eps / 2
+    columns = like.shape[-1]
+    of_groups = columns * torch.linalg.vector_norm(ratios, dim=-1) / 2 + moved
+    # groups of outputs round independently
+    return Rounding(growth * torch.linalg.vector_norm(of_groups, dim=-1).amax(), growth * largest.amax())

@@ -1,0 +1,104 @@
+"""Estimated rounding errors against the errors themselves: float32 and float64 with the same noise."""
+
+import math
+
+import pytest
+import torch
+
+from inducing.linalg.cholesky import Factorisation
+from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
+from inducing.linalg.pseudo_outputs import PseudoOutputs
+from inducing.linalg.regression import solve_dual, solve_primal
+from inducing.linalg.rounding import MAX_KL_ERROR, MAX_WEIGHT_ERROR, Rounding, dual_rounding, primal_rounding
+
+
+def make_prior(kind, features):
+    if kind == "identity":
+        return ScaledIdentity(torch.tensor([float(features)], dtype=torch.float64), features)
+    root = torch.randn(9, 9, dtype=torch.float64)
+    covariance = features * (root @ root.mT / 9 + 0.1 * torch.eye(9, dtype=torch.float64))[None]
+    if kind == "kronecker":
+        return Kronecker(ScaledIdentity(torch.ones(1, dtype=torch.float64), features // 9), Dense(covariance))
+    return Dense(torch.kron(torch.eye(features // 9, dtype=torch.float64), covariance[0])[None])
+
+
+def capture(monkeypatch, name, found):
+    """Let float32 pass whatever is estimated, and keep the estimate."""
+    estimate = {"primal_rounding": primal_rounding, "dual_rounding": dual_rounding}[name]
+
+    def call(*arguments):
+        found.append(estimate(*arguments))
+        return Rounding(*(torch.zeros(()) for _ in Rounding._fields))
+
+    monkeypatch.setattr(f"inducing.linalg.regression.{name}", call)
+
+
+@pytest.mark.parametrize("prior", ["identity", "kronecker", "dense"])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("kind", ["random", "near-duplicates", "smooth", "scales"])
+@pytest.mark.parametrize("form", ["primal", "dual"])
+def test_estimates_are_of_the_size_of_the_error(form, kind, groups, prior, monkeypatch):
+    rows, features = (100, 36) if form == "primal" else (30, 54)
+    found = []
+    capture(monkeypatch, f"{form}_rounding", found)
+    ratios = []
+    for seed in range(10):
+        torch.manual_seed(seed)
+        inputs = torch.randn(1, rows, features, dtype=torch.float64).relu()
+        if kind == "near-duplicates":
+            inputs[:, rows // 2 :] = inputs[:, : rows // 2] + 1e-3 * torch.randn(1, rows // 2, features)
+        if kind == "smooth":
+            phase = torch.linspace(0, 3, rows)[:, None] * torch.linspace(0, 2, features)
+            inputs = torch.sin(phase + inputs[:, :1])
+        if kind == "scales":
+            inputs = inputs * torch.logspace(-2, 2, features)
+        for log_precision in (4.0, 6.0):
+            root = (log_precision / 2 + 0.5 * torch.randn(groups, rows)).exp().double()
+            problem = inputs, PseudoOutputs(torch.randn(rows, 3).double(), root), make_prior(prior, features)
+            # as they are in float32, so that rounding the arguments is no part of the error
+            problem = problem[0].float().double(), problem[1].to(torch.float32).to(torch.float64), problem[2]
+            noises = [torch.randn(1, groups, features, 3 // groups, dtype=torch.float64)]
+            if form == "dual":
+                noises.append(torch.randn(1, groups, rows, 3 // groups, dtype=torch.float64))
+            solve = solve_primal if form == "primal" else solve_dual
+            exact = solve(*problem, *noises)
+            single = solve(
+                *(part.to(torch.float32) for part in problem), *(noise.float() for noise in noises), checked=True
+            )
+            if single is None:
+                # it cannot even be factorised
+                continue
+            error = (single.kl.double() - exact.kl).abs().item()
+            ratios.append(found[-1].kl.item() / max(error, 1e-5))
+    ratios = torch.tensor(ratios)
+    assert ratios.min() > 0.5
+    assert ratios.median() < 1e3
+
+
+def test_the_scale_of_columns_does_not_matter():
+    """Columns times a factor, weights divided by it, prior precisions times its square: the same problem."""
+    inputs = torch.randn(1, 1, 20, 6)
+    draw, scale = torch.randn(1, 1, 6, 2), torch.logspace(-3, 3, 6)
+
+    def estimate(scale):
+        prior = Dense(torch.diag(scale.square())[None])
+        matrix = prior.add_to((inputs * scale).mT @ (inputs * scale)).double()
+        return primal_rounding(Factorisation(matrix, torch.linalg.cholesky(matrix)), prior, draw / scale[:, None], 20)
+
+    torch.testing.assert_close(estimate(scale), estimate(torch.ones(6)), rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kl", "weights", "is_small"),
+    [
+        (0.0, 0.0, True),
+        (MAX_KL_ERROR, MAX_WEIGHT_ERROR, True),
+        (1.1 * MAX_KL_ERROR, 0.0, False),
+        (0.0, 1.1 * MAX_WEIGHT_ERROR, False),
+        (math.nan, 0.0, False),
+        (math.inf, 0.0, False),
+    ],
+)
+def test_what_is_small(kl, weights, is_small):
+    rounding = Rounding(torch.tensor(kl, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64))
+    assert rounding.is_small() is is_small
