@@ -167,13 +167,12 @@ def _solve_statistics(
     num_terms: int | None,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
     """Sample from X' Lambda X and X' Lambda v; given the length of their sums, None if the digits are lost."""
-    checked = num_terms is not None
-    posterior = _factorise(prior.add_to(gram), checked)
+    posterior = _factorise(prior.add_to(gram), checked=num_terms is not None)
     if posterior is None:
         return None
     weights, kl = sample_primal(posterior, cross, prior, noise, closed_form_kl)
     with torch.no_grad():
-        if checked and not primal_rounding(posterior, prior, weights, num_terms).is_small():
+        if num_terms is not None and not primal_rounding(posterior, prior, weights, num_terms).is_small():
             return None
     return weights, kl
 
