@@ -20,14 +20,19 @@ def test_the_workloads_are_those_that_were_asked_for():
         "wide": 40,
         "conv-gram": 3.5,
         "dgp-2": 2,
+        "dgp-2-shared": 1,
+        "dgp-2-shared-float64": 1,
         "dgp-5": 3,
+        "dgp-5-shared": 1,
+        "dgp-5-shared-float64": 1,
         "dgp-global": 0.77,
         "predict": 5,
+        "predict-draw-once": 1,
     }
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of GPyTorch
-@pytest.mark.parametrize("name", ["toy", "uci-shared", "dgp-2"])
+@pytest.mark.parametrize("name", ["toy", "uci-shared", "dgp-2", "dgp-2-shared", "dgp-2-shared-float64"])
 def test_both_sides_take_a_step(name):
     for side in WORKLOADS[name].build():
         side()
