@@ -1,10 +1,7 @@
-import math
-
 import pytest
 import torch
 
-from benchmarks import growth, operations
-from benchmarks.measure import fastest, rate
+from benchmarks import operations
 from benchmarks.workloads import WORKLOADS, self_convolution_gram
 from inducing.linalg.geometry import Geometry
 from inducing.linalg.patches import conv_gram
@@ -48,14 +45,6 @@ def test_the_map_convolved_with_itself_is_the_gram_matrix():
     torch.testing.assert_close(*(torch.autograd.grad(side, x, cotangent)[0] for side in (ours, other)))
 
 
-def test_sides_alternate_and_the_fastest_run_counts():
-    order = []
-    times = fastest([lambda: order.append(0), lambda: order.append(1)], seconds=0.0, least=3)
-    assert order == [0, 1] * 4
-    assert all(0 <= time < 1 for time in times)
-    assert rate(1.0) == 2 * 1024**3
-
-
 def test_operations_of_a_regression():
     # n = 4, F = 2, one output, one sample: 3 n F^2 + F^3 + 6 n F + 5 F^2
     assert operations.regression(4, 2, 1, 1, 1, 1) == 48 + 8 + 48 + 20
@@ -63,10 +52,3 @@ def test_operations_of_a_regression():
     shared, own = (operations.regression(4, 2, 3, 1, groups, 1) for groups in (1, 3))
     assert own - shared == 2 * (48 + 8)
     assert operations.convolution_gram(1, 1, 1, 3) == 2 * 13 + 2 * 25
-
-
-def test_exponents_are_slopes_of_logarithms():
-    assert growth.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
-    sizes = growth.Sizes(num_data=10, num_inducing=3, width=2, num_samples=1)
-    sizes.step()()
-    assert math.isfinite(sizes.operations())
