@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -65,7 +64,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
     make = TASKS[arguments.task]
     make(quick=True)()
     work, timing = make(arguments.quick), Timing()

@@ -82,7 +82,6 @@ def test_spinning_is_forbidden_in_the_words_of_the_openmp_library(openmp, variab
     assert any(variable in setting.variables for setting in threads.settings(openmp).values())
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", thread_tasks.TASKS)
 def test_every_task_runs(name):
     thread_tasks.TASKS[name](quick=True)()
