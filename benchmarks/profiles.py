@@ -21,7 +21,7 @@ operations take the time.
 
 ## How it is measured
 
-- `make bench` writes `benchmarks/results.json` and makes the tables of `results.md` from it. No figure is typed. Each
+- `make bench` writes `benchmarks/results.json` and makes the tables of `results.md` from it. Each
   result has the processor, its instruction set, the number of cores and the version of torch with it.
 - Each workload is measured with one and with two threads, in two fresh processes each, which have their settings before
   torch starts. After a run of each that is not counted, our side, the other side and a large matrix product take turns.
@@ -34,7 +34,7 @@ operations take the time.
 - Results are stored only if the machine does nothing else. Before, after and during each measurement, other processes may
   use at most 0.1 cores (on Linux from `/proc/stat`, elsewhere by the load average before and after). CPU time must be
   at least 0.9 of wall time, and the median run at most 1.5 times the fastest. Otherwise the figures and the reason are
-  printed, nothing is stored, and the exit code is 1. `--quick` runs everything once and stores nothing.
+  printed, the disturbed workload is not stored, and the exit code is 1. `--quick` runs everything once and stores nothing.
 - `python -m benchmarks.threads` times fits and predictions on an idle machine and beside a busy process, with explicit
   numbers of threads and ways of waiting and with nothing set, and writes `benchmarks/threads.md`.
 
