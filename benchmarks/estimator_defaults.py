@@ -130,13 +130,13 @@ def main() -> None:
         records.append(record)
         with RESULTS.open("a") as file:
             file.write(json.dumps(record) + "\n")
-        print(record, flush=True)  # noqa: T201
+        print(record, flush=True)
     groups = [{"whole": whole} for whole in WHOLE] + [{"weight": weight} for weight in WEIGHTS]
     groups += [{"model": model, "likelihood": each} for model, choices in NOISE.items() for each in choices]
     for group in groups:
         chosen = [record for record in records if group.items() <= record.items()]
         columns = {key: [record[key] for record in chosen if key in record] for key in FIGURES}
-        print(group, {key: round(float(np.mean(v)), 3) for key, v in columns.items() if v})  # noqa: T201
+        print(group, {key: round(float(np.mean(v)), 3) for key, v in columns.items() if v})
 
 
 if __name__ == "__main__":

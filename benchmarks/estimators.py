@@ -140,7 +140,7 @@ def run(sets: list[str], folds: list[int], models: list[str]) -> None:
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                 shown = {key: round(value, 3) for key, value in result.items() if isinstance(value, float)}
-                print(name, fold, model, shown, flush=True)  # noqa: T201
+                print(name, fold, model, shown, flush=True)
 
 
 def calibration_error(records: list[dict[str, Any]]) -> float:

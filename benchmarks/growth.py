@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from benchmarks import operations
-from benchmarks.measure import fastest
+from benchmarks.machine import describe, heading
+from benchmarks.measure import alternate
 from benchmarks.workloads import Step, our_network, training_step
 
 
@@ -59,7 +63,7 @@ def exponent(sizes: list[int], costs: list[float]) -> float:
     return float((x @ y) / (x @ x))
 
 
-def page(seconds: float) -> str:
+def page(seconds: float, least: int) -> str:
     """All sweeps as Markdown."""
     default = Sizes()
     lines = [
@@ -73,15 +77,26 @@ def page(seconds: float) -> str:
         "Exponents: the slope of the logarithms over the upper half of the sizes, where the fixed cost of a call matters",
         "least; beside it that of the number of operations (`benchmarks/operations.py`).",
         "",
+        f"{heading(describe())}.",
+        "",
         "| size | milliseconds | exponent | of the operations | in theory |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, (sizes, make, theory) in SWEEPS.items():
         settings = [make(size) for size in sizes]
-        times = fastest([each.step() for each in settings], seconds, 3)
+        times = [timing.fastest for timing in alternate([each.step() for each in settings], seconds, least)]
         half = math.ceil(len(sizes) / 2)
         measured = exponent(sizes[-half:], times[-half:])
         counted = exponent(sizes[-half:], [each.operations() for each in settings][-half:])
         cells = ", ".join(f"{size}: {1e3 * time:.3g}" for size, time in zip(sizes, times, strict=True))
         lines.append(f"| {name} | {cells} | {measured:.2f} | {counted:.2f} | {theory} |")
     return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Print the page in JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, required=True, help="for each sweep; 0 for a single run of each size")
+    seconds = parser.parse_args().seconds
+    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    print(json.dumps({"page": page(seconds, 3 if seconds else 1)}))

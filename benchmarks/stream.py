@@ -82,13 +82,13 @@ def main() -> None:
             table.unlink()
             out.unlink()
             shown = ", ".join(f"{key} {value:.1f}" for key, value in found[rows].items())
-            print(f"{rows} rows: {shown}", flush=True)  # noqa: T201
+            print(f"{rows} rows: {shown}", flush=True)
         small, large = found[arguments.base_rows], found[arguments.rows]
         more = arguments.rows - arguments.base_rows
         # what starting up costs is in both
         rate = more / max(large["seconds"] - small["seconds"], 1e-9) if more else float("nan")
         ratio = large["peak_mb"] / small["peak_mb"]
-        print(json.dumps({"rows": found, "rows_per_second": round(rate), "ratio_of_peaks": ratio}))  # noqa: T201
+        print(json.dumps({"rows": found, "rows_per_second": round(rate), "ratio_of_peaks": ratio}))
 
 
 if __name__ == "__main__":

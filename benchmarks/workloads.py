@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import inducing
 from benchmarks import operations
-from benchmarks.textbook import TextbookNetwork
+from benchmarks.textbook import TextbookNetwork, run
 from inducing.inference.state import TrainingState
 from inducing.linalg.geometry import Geometry
 from inducing.linalg.patches import conv_gram
@@ -55,7 +55,7 @@ def training_step(network: inducing.Network, x: Tensor, y: Tensor, num_samples: 
 
 def textbook_step(network: TextbookNetwork, x: Tensor, y: Tensor, num_samples: int) -> Step:
     """The same for the textbook implementation."""
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -85,13 +85,11 @@ def our_network(
     return network, x, y
 
 
-def dense(
-    widths: list[int], num_data: int, num_inducing: int, num_samples: int, precision: str, expand: bool = True
-) -> tuple[Step, Step]:
+def dense(widths: list[int], num_data: int, num_inducing: int, num_samples: int, precision: str) -> tuple[Step, Step]:
     """A training step of a fully connected network against the textbook's."""
     network, x, y = our_network(widths, num_data, num_inducing, precision)
     _, _, points, targets = problem(widths, num_data, num_inducing)
-    textbook = TextbookNetwork(widths, points, targets, precision == "per_output", expand)
+    textbook = TextbookNetwork(widths, points, targets, precision == "per_output")
     return training_step(network, x, y, num_samples), textbook_step(textbook, x, y, num_samples)
 
 
@@ -104,25 +102,30 @@ def deep_gp_step(num_layers: int, posterior: str) -> Step:
     return training_step(network, x, y, 10)
 
 
-def against_gpytorch(num_layers: int) -> tuple[Step, Step]:
-    """DSVI against GPyTorch's DeepGP."""
+def against_gpytorch(num_layers: int, *, shared: bool, dtype: torch.dtype = torch.float32) -> tuple[Step, Step]:
+    """DSVI against GPyTorch's DeepGP, in the dtype of its parameters; ours works in float64 whatever the dtype."""
     from benchmarks import deep_gp
 
     x, y, _, _ = problem([13, 1], 455, 100)
-    return deep_gp_step(num_layers, "dsvi"), deep_gp.training_step(x, y, num_layers, 100, 10)
+    other = deep_gp.training_step(x.to(dtype), y.to(dtype), num_layers, 100, 10, shared)
+    return deep_gp_step(num_layers, "dsvi"), other
 
 
-def prediction() -> tuple[Step, Step]:
-    """10,000 points with 100 draws in batches of 500: one inducing pass, or one for each batch."""
+def prediction(*, draw_once: bool) -> tuple[Step, Step]:
+    """10,000 points with 100 draws in batches of 500, against the textbook with one inducing pass or one for each batch."""
     network, x, y = our_network([13, 50, 50, 1], 455, 100, "per_output")
     textbook = TextbookNetwork([13, 50, 50, 1], x[:100], y[:100], per_output=True)
     rows, likelihood = torch.randn(10_000, 13), inducing.Gaussian()
 
-    def again() -> None:
-        with torch.no_grad():
-            torch.cat([textbook(batch, 100)[0] for batch in rows.split(500)], 1)
+    @torch.no_grad()
+    def other() -> None:
+        if draw_once:
+            weights, _ = textbook.draw(100)
+            torch.cat([run(weights, batch) for batch in rows.split(500)], 1)
+        else:
+            torch.cat([run(textbook.draw(100)[0], batch) for batch in rows.split(500)], 1)
 
-    return lambda: inducing.predict(network, likelihood, rows, 100, 500), again
+    return lambda: inducing.predict(network, likelihood, rows, 100, 500), other
 
 
 def self_convolution_gram(x: Tensor, kernel_size: int) -> Tensor:
@@ -196,18 +199,50 @@ WORKLOADS = {
         operations.convolution_gram(500, 32, 16 * 16, 3),
     ),
     "dgp-2": Workload(
-        "13-13-1, 455 data, M = 100, S = 10, DSVI",
-        "GPyTorch's DeepGP",
+        "13-13-1, 455 data, M = 100, S = 10, DSVI, ours in float64",
+        "GPyTorch's DeepGP in float32, a kernel and inducing points for each output",
         2,
-        lambda: against_gpytorch(2),
+        lambda: against_gpytorch(2, shared=False),
+        operations.dsvi(13, 2, 455, 100, 10),
+        torch.float64,
+    ),
+    "dgp-2-shared": Workload(
+        "the same",
+        "GPyTorch's DeepGP in float32, a kernel and inducing points for each layer",
+        1,
+        lambda: against_gpytorch(2, shared=True),
+        operations.dsvi(13, 2, 455, 100, 10),
+        torch.float64,
+    ),
+    "dgp-2-shared-float64": Workload(
+        "the same",
+        "GPyTorch's DeepGP in float64, a kernel and inducing points for each layer",
+        1,
+        lambda: against_gpytorch(2, shared=True, dtype=torch.float64),
         operations.dsvi(13, 2, 455, 100, 10),
         torch.float64,
     ),
     "dgp-5": Workload(
-        "the same with five layers",
-        "GPyTorch's DeepGP",
+        "as dgp-2 with five layers",
+        "GPyTorch's DeepGP in float32, a kernel and inducing points for each output",
         3,
-        lambda: against_gpytorch(5),
+        lambda: against_gpytorch(5, shared=False),
+        operations.dsvi(13, 5, 455, 100, 10),
+        torch.float64,
+    ),
+    "dgp-5-shared": Workload(
+        "the same",
+        "GPyTorch's DeepGP in float32, a kernel and inducing points for each layer",
+        1,
+        lambda: against_gpytorch(5, shared=True),
+        operations.dsvi(13, 5, 455, 100, 10),
+        torch.float64,
+    ),
+    "dgp-5-shared-float64": Workload(
+        "the same",
+        "GPyTorch's DeepGP in float64, a kernel and inducing points for each layer",
+        1,
+        lambda: against_gpytorch(5, shared=True, dtype=torch.float64),
         operations.dsvi(13, 5, 455, 100, 10),
         torch.float64,
     ),
@@ -221,9 +256,16 @@ WORKLOADS = {
     ),
     "predict": Workload(
         "13-50-50-1, M = 100, a precision for each output: 10,000 points, 100 draws, batches of 500",
-        "textbook, which sends the inducing points along with each batch",
+        "textbook that draws again for each batch",
         5,
-        prediction,
+        lambda: prediction(draw_once=False),
+        operations.prediction(UCI, 10_000, 100, 100),
+    ),
+    "predict-draw-once": Workload(
+        "the same",
+        "textbook that draws once",
+        1,
+        lambda: prediction(draw_once=True),
         operations.prediction(UCI, 10_000, 100, 100),
     ),
 }

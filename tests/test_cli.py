@@ -174,6 +174,19 @@ def test_bench_outside_a_clone_says_where_to_run_it(tmp_path, monkeypatch):
     assert "root of a clone" in result.stderr
 
 
+def test_bench_passes_its_options_on_and_returns_the_exit_code(monkeypatch):
+    commands = []
+
+    def run(command):
+        commands.append(command[2:])
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.setattr(subprocess, "run", run)
+    assert CliRunner().invoke(app, ["bench", "toy", "--seconds", "2", "--quick"]).exit_code == 1
+    assert commands == [["benchmarks.bench", "toy", "--seconds=2.0", "--quick"]]
+
+
 def test_bench_refuses_unknown_workloads(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[1])
     assert CliRunner().invoke(app, ["bench", "nonsense"]).exit_code == 2

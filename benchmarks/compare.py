@@ -1,0 +1,33 @@
+"""Worker: one workload, both sides alternating in this process; see benchmarks/bench.py."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from dataclasses import asdict
+
+import torch
+
+from benchmarks.measure import alternate, large_product
+from benchmarks.workloads import WORKLOADS
+
+
+def main() -> None:
+    """Measure, and print the runs of ours, of the other side and of the large product."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--least", type=int, required=True, help="runs of each side, however long they take")
+    parser.add_argument("--threads", type=int, required=True, help="what the environment has set")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    workload = WORKLOADS[arguments.workload]
+    sides = [*workload.build(), large_product(workload.dtype)]
+    timings = alternate(sides, arguments.seconds, arguments.least)
+    if torch.get_num_threads() != arguments.threads:
+        raise RuntimeError(f"torch had {torch.get_num_threads()} threads instead of {arguments.threads}")
+    result = dict(zip(("ours", "other", "product"), map(asdict, timings), strict=True))
+    result["wait_policy"] = os.environ.get("OMP_WAIT_POLICY", "not set")
+    print(json.dumps(result))
