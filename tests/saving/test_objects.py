@@ -28,8 +28,9 @@ class Ridge:
         return {"parameters": {"strength": self.strength}}, {"elbo": self.elbo_}
 
     @classmethod
-    def from_state(cls, values, tensors):
+    def from_state(cls, values, tensors, network, likelihood):
         ridge = cls(**values["parameters"])
+        ridge.network_, ridge.likelihood_ = network, likelihood
         ridge.elbo_ = tensors["elbo"]
         return ridge
 
