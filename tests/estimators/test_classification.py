@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_iris
 
 import inducing
@@ -119,6 +120,7 @@ def test_states_that_do_not_fit(fitted, changes, message):
         ({"n_samples": 0}, "n_samples"),
         ({"n_samples": "5"}, "n_samples"),
         ({"hidden": ["a"]}, "hidden"),
+        ({"hidden": 4}, "hidden"),
         ({"popen": 1}, "no parameter 'popen'"),
     ],
 )
@@ -147,13 +149,14 @@ def test_a_network_or_likelihood_of_another_estimator_is_refused(fitted):
     with pytest.raises(ValueError, match="the state is that of a 'BNNClassifier', not of a DeepGPClassifier"):
         restore(fitted, cls=inducing.DeepGPClassifier)
     state, tensors = fitted.to_state()
-    for network in (inducing.models.mlp(4, 3, [5]).float(), inducing.models.mlp(3, 3, [5]).double()):
+    for network in (
+        inducing.models.mlp(4, 3, [5], posterior="prior"),
+        inducing.models.mlp(3, 3, [5], posterior="prior").double(),
+    ):
         with pytest.raises(ValueError, match="the network goes from"):
-            inducing.BNNClassifier.from_state(state, tensors | history_of(network), network, fitted.likelihood_)
-
-
-def history_of(network):
-    return {"history": torch.zeros(0, 9, dtype=torch.float64)}
+            inducing.BNNClassifier.from_state(
+                state, tensors | {"history": torch.zeros(0, 9).double()}, network, fitted.likelihood_
+            )
 
 
 def test_text_labels_take_the_memory_of_their_letters_and_not_what_the_file_declares(fitted):

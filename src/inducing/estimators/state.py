@@ -54,9 +54,12 @@ def parameters_from_json(cls: type, parameters: dict[str, Any]) -> dict[str, Any
     if unknown:
         raise ValueError(f"a {cls.__name__} has no parameter {shown(sorted(unknown)[0])}")
     values = {name: from_json(name, value) for name, value in parameters.items()}
-    counts = [values.get("n_samples", 1), *_as_tuple(values.get("hidden", ()))]
-    if not all(type(count) is int and count >= 1 for count in counts):
-        raise ValueError(f"n_samples and hidden must be whole numbers of at least 1, got {shown(counts)}")
+    n_samples, hidden = values.get("n_samples", 1), values.get("hidden", ())
+    widths = hidden if isinstance(hidden, tuple) else (None,)
+    if not all(type(count) is int and count >= 1 for count in (n_samples, *widths)):
+        raise ValueError(
+            f"n_samples and hidden must be whole numbers of at least 1, got {shown(n_samples)} and {shown(hidden)}"
+        )
     return values
 
 
@@ -159,7 +162,3 @@ def labels_from_json(labels: Any) -> np.ndarray:
     if not ordered:
         raise ValueError(f"labels must be different and in order, got {shown(values)}")
     return classes
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

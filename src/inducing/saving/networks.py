@@ -142,6 +142,8 @@ def _skeleton(node: dict[str, Any]) -> Network:
     )
     if not input_shape or not all(type(size) is int and size > 0 for size in input_shape):
         raise ValueError(f"network: input_shape cannot be {shown(input_shape)}")
+    kind = choose(DTYPES, dtype, "dtype", "network")
+    _refuse_numbers_beyond(kind, layers)
     with torch.device("meta"):
         modules = [decode_module(layer, f"layers.{i}") for i, layer in enumerate(layers)]
         points = None if number is None else torch.empty(number, *input_shape)
@@ -152,7 +154,16 @@ def _skeleton(node: dict[str, Any]) -> Network:
                 raise ValueError("network: inducing_targets need inducing points and a last layer")
             targets = torch.empty(number, last.out_features)
         network = Network(modules, points, targets, None, tuple(input_shape), learn)
-    return network.to(choose(DTYPES, dtype, "dtype", "network"))
+    return network.to(kind)
+
+
+def _refuse_numbers_beyond(dtype: torch.dtype, node: Any) -> None:
+    """Refuse settings that the network could not compute with in its dtype."""
+    if isinstance(node, dict | list):
+        for part in node.values() if isinstance(node, dict) else node:
+            _refuse_numbers_beyond(dtype, part)
+    elif isinstance(node, int | float) and abs(node) > torch.finfo(dtype).max:
+        raise ValueError(f"network: the number {node:.3g} is too large for {dtype_name(dtype)}")
 
 
 def _tensors(module: nn.Module) -> Tensors:
