@@ -208,7 +208,7 @@ def removed(name):
         (lambda h, t: h.update(more=1), "entries"),
         (lambda h, t: h.pop("failures") and None, "entries"),
         (lambda h, t: h.pop("run") and None, "entries"),
-        (lambda h, t: h.update(run=[1]), "run"),
+        (lambda h, t: h.update(run=[1]), "entries"),
         (lambda h, t: h.update(run={}), "another run"),
         (lambda h, t: h.update(format=3), "has format 3, but this version of inducing reads 2"),
         (lambda h, t: h.update(format="2"), "no header"),

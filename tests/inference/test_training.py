@@ -282,9 +282,9 @@ def test_no_gradients_are_left_behind():
 
 @pytest.mark.parametrize("seed", [None, 1.5, "1"])
 def test_a_seed_that_is_not_a_whole_number_is_refused(seed):
-    with pytest.raises(TypeError, match="seed must be a whole number"):
+    with pytest.raises(TypeError, match="seed"):
         fit(seed=seed)
-    with pytest.raises(TypeError, match="seed must be a whole number"):
+    with pytest.raises(TypeError, match="seed"):
         network().sample_functions(2, seed=seed)
-    with pytest.raises(TypeError, match="seed must be a whole number"):
+    with pytest.raises(TypeError, match="seed"):
         inducing.choose_inducing_points(X, Y, 5, seed=seed)

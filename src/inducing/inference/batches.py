@@ -119,7 +119,7 @@ def _told_apart(value: object) -> str:
 
 def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:
     """Return the weights of all rows divided by their mean, in the dtype of the inputs, and their sum."""
-    given = check_weights(weights, len(x)).double()
+    given = check_weights(weights, len(x)).detach().double()
     total = float(given.sum())
     return (given * (len(x) / total)).to(x.dtype), total
 

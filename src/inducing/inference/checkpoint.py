@@ -121,7 +121,7 @@ class Checkpoints:
                     "Use another folder, or delete it to begin anew"
                 )
             try:
-                if header.keys() != {"format", "run", *state.snapshot()[1]}:
+                if not isinstance(run, dict) or header.keys() != {"format", "run", *state.snapshot()[1]}:
                     raise ValueError(f"its header has the entries {str(sorted(header))[:200]}")
                 state.restore(tensors, header)
             except ValueError as error:

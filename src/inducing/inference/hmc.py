@@ -119,10 +119,10 @@ def hmc(
         >>> import torch, inducing
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, [5], posterior="prior")
-        >>> likelihood = inducing.Gaussian(0.1)
-        >>> samples = inducing.hmc(network, likelihood, (x, y), num_warmup=20, num_samples=20, progress=False)
+        >>> likelihood = inducing.Gaussian(1.0)
+        >>> samples = inducing.hmc(network, likelihood, (x, y), num_warmup=100, num_samples=100, progress=False)
         >>> inducing.predict(samples, likelihood, x).outputs.shape, samples.diagnostics(x).r_hat.shape
-        (torch.Size([80, 20, 1]), torch.Size([20, 1]))
+        (torch.Size([400, 20, 1]), torch.Size([20, 1]))
     """
     check_gradients("hmc")
     check_kind("network", network, Network, "an inducing.Network")
