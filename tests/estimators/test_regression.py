@@ -339,8 +339,8 @@ def test_a_likelihood_for_classes_or_moments_of_other_targets_are_refused():
     for ndim in (0, 3, "1"):
         with pytest.raises(ValueError, match=r"ndim|dimensions"):
             type(model).from_state(state | {"targets": {"ndim": ndim}}, tensors, network, likelihood)
+    other = inducing.HeteroscedasticGaussian([0.1, 0.1]).double()
     with pytest.raises(ValueError, match="scaled_log_variance of the likelihood"):
-        other = inducing.HeteroscedasticGaussian([0.1, 0.1]).double()
         type(model).from_state(state, tensors, network, other)
     assert type(model).from_state(state, tensors, network, likelihood).predict(X[:3]).shape == (3,)
 

@@ -61,7 +61,7 @@ def fit(
 
     The same seed gives the same numbers on the same machine with as many threads, for a network that starts from the same
     parameters. Under `torchrun` all processes train one network: each takes a part of every step, and all end with the same
-    parameters.
+    parameters. As after any training loop of torch, parameters keep the gradients of the last step; the data get none.
 
     Arguments:
         network: The Bayesian network.
@@ -154,8 +154,6 @@ def fit(
             where = "start again" if checkpoint is None else f"the same command continues from {checkpoint}"
             text = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {where}"
             raise RankError(text) from error.__cause__
-        finally:
-            state.optimizer.zero_grad()
     if state.damping < 0.1 and ranks.first:
         warnings.warn(
             f"training ended with steps damped to {state.damping:.1g} of their size after {state.roll_backs} roll-backs; "
