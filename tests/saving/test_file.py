@@ -235,7 +235,6 @@ except inducing.SavedModelError as error:
     assert done.stdout == f"{expected}\nrefused\n", done.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):

@@ -194,6 +194,7 @@ class BNNRegressor(Regression, BNN):
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points. It was
             built with the settings of the first fit, and all of its layers are learned.
         random_state: Decides all randomness of `fit`, and of the draws that predictions are made of.
+            None: another seed at each fit.
         device: Where to train and predict: "cpu" or "cuda".
         verbose: Whether to show a progress bar.
 
@@ -232,6 +233,7 @@ class DeepGPRegressor(Regression, DeepGP):
         schema: A `Schema` for tables; None makes one where a table has text columns.
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points.
         random_state: Decides all randomness of `fit`, and of the draws that predictions are made of.
+            None: another seed at each fit.
         device: Where to train and predict: "cpu" or "cuda".
         verbose: Whether to show a progress bar.
 

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_gradients, check_inputs, check_kind, check_rows
+from inducing.checks import check_dtype, check_gradients, check_inputs, check_kind, check_rows, check_seed
 from inducing.inference.diagnostics import FEWEST_DRAWS, Diagnostics, diagnose
 from inducing.inference.hamiltonian import Point, transition
 from inducing.inference.state import DivergenceError
@@ -129,7 +129,7 @@ def hmc(
     check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
     _check_counts(num_chains, num_warmup, num_samples, num_leapfrog, thin, target_acceptance)
     target = WeightPosterior(network, likelihood, data)
-    generator = seeded(seed, "hmc")
+    generator = seeded(check_seed(seed), "hmc")
     point = target(standard_normal((num_chains, target.size), target.root_variance, generator))
     if not torch.isfinite(point.potential).all():
         raise DivergenceError(
