@@ -43,7 +43,7 @@ class Workload:
 def training_step(network: inducing.Network, x: Tensor, y: Tensor, num_samples: int) -> Step:
     """Forward, backward and optimiser, as `inducing.fit` does them."""
     elbo = inducing.ELBO(network, inducing.Gaussian(), len(x))
-    state = TrainingState(list(elbo.parameters()), 1e-3)
+    state = TrainingState(list(elbo.parameters()), 1e-3, num_steps=1, num_layers=len(network.layer_names))
 
     def step() -> None:
         state.optimizer.zero_grad()

@@ -11,7 +11,7 @@ from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
 from inducing.inference.diagnostics import Diagnostics
 from inducing.inference.distributed import RankError
 from inducing.inference.history import History, Record
-from inducing.inference.hmc import HMCSamples, hmc
+from inducing.inference.hmc import ConvergenceWarning, HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.recipes import Recipe
@@ -73,6 +73,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointWarning",
     "Conv2d",
+    "ConvergenceWarning",
     "CoupledInducing",
     "DeepGPClassifier",
     "DeepGPRegressor",

@@ -33,6 +33,21 @@ def check_whole(name: str, value: object, wanted: str = "a whole number") -> int
     return int(value)
 
 
+def check_seed(seed: object) -> int:
+    """Ask for a whole number of Python or NumPy; None would look like fresh randomness."""
+    if not isinstance(seed, Integral):
+        raise TypeError(
+            f"seed must be a whole number, got {seed!r}. For another result each time pass random.getrandbits(31)"
+        )
+    return int(seed)
+
+
+def check_gradients(what: str) -> None:
+    """Refuse to train where torch keeps no gradients, whatever is asked of it."""
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError(f"{what} needs gradients, which torch.inference_mode() switches off. Call it outside of it")
+
+
 def check_device(name: str) -> torch.device:
     """Ask for a device that this machine has."""
     try:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_iris
 
 import inducing
@@ -62,24 +63,109 @@ def test_settings_are_saved_whatever_they_are(tmp_path):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
-def test_states_that_do_not_fit():
-    state, tensors = inducing.BNNClassifier(**{**SMALL, "max_steps": 1}).fit(X, Y).to_state()
-    with pytest.raises(ValueError, match="the state is that of a BNNClassifier, not of a DeepGPClassifier"):
-        inducing.DeepGPClassifier.from_state(state, tensors)
-    spoilt = state | {"parameters": state["parameters"] | {"prior": {"prior": "Popen", "arguments": {}}}}
-    with pytest.raises(ValueError, match="prior: there is no prior 'Popen' that can be loaded; there are"):
-        inducing.BNNClassifier.from_state(spoilt, tensors)
-    recipe = {"class": "Recipe", "settings": {"whole_last_kl": "no"}}
-    spoilt = state | {"parameters": state["parameters"] | {"recipe": recipe}}
-    with pytest.raises(ValueError, match="recipe: whole_last_kl cannot be 'no'"):
-        inducing.BNNClassifier.from_state(spoilt, tensors)
-    spoilt = state | {"targets": {"classes": {"dtype": "M8[s]", "values": [1]}}}
-    with pytest.raises(ValueError, match="labels of the dtype datetime64"):
-        inducing.BNNClassifier.from_state(spoilt, tensors)
-    with pytest.raises(ValueError, match="the moments of the inputs must be 4 finite numbers in float64"):
-        inducing.BNNClassifier.from_state(state, tensors | {"inputs.mean": tensors["inputs.mean"][:2]})
-    with pytest.raises(ValueError, match="the standard deviations of the inputs must be positive"):
-        inducing.BNNClassifier.from_state(state, tensors | {"inputs.std": -tensors["inputs.std"]})
+@pytest.fixture(scope="module")
+def fitted():
+    return inducing.BNNClassifier(**{**SMALL, "max_steps": 1}).fit(X, Y)
+
+
+def restore(model, changes=None, tensor_changes=None, cls=inducing.BNNClassifier, likelihood=None):
+    state, tensors = model.to_state()
+    parts = model.network_, model.likelihood_ if likelihood is None else likelihood
+    return cls.from_state(state | (changes or {}), tensors | (tensor_changes or {}), *parts)
+
+
+def labels(dtype, *values):
+    return {"targets": {"classes": {"dtype": dtype, "values": list(values)}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"class": "Popen"}, "the state is that of a 'Popen', not of a BNNClassifier"),
+        ({"num_features": "4"}, "num_features cannot be '4'"),
+        ({"num_features": 0}, "num_features"),
+        ({"num_features": True}, "num_features"),
+        ({"feature_names": ["a"]}, "num_features"),
+        ({"feature_names": [1, 2, 3, 4]}, "names of inputs"),
+        ({"seed": -1}, "seed"),
+        ({"elbo": None}, "elbo"),
+        ({"schema": [{"name": "a"}]}, "column of the schema"),
+        ({"schema": [{"name": "a", "kind": "numeric", "categories": [], "fill": "b"}]}, "filled"),
+        ({"schema": [{"name": "a", "kind": "categorical", "categories": [1], "fill": None}]}, "categories"),
+        ({"schema": [{"name": "a", "kind": "numeric", "categories": [], "fill": None}]}, "the schema has"),
+        ({"schema": []}, "different names"),
+        ({"targets": {}}, "targets must have the entries"),
+        (labels("M8[s]", 1), "labels of the dtype 'M8"),
+        (labels("i4,f4", 1), "labels of the dtype"),
+        (labels("<i8", 1, 2), "2 targets"),
+        (labels("<i8", 1, 2, 3, 4), "4 targets"),
+        (labels("<i8", 1, 2, 2), "different"),
+        (labels("<i8", 3, 2, 1), "in order"),
+        (labels("|i1", 1, 2, 2**40), "labels of the dtype"),
+        (labels("<i8", "1", "2", "3"), "labels of the dtype"),
+        (labels("<U3", 1, 2, 3), "labels of the dtype"),
+        (labels("object", "a", 2, None), "labels of the dtype"),
+    ],
+)  # fmt: skip
+def test_states_that_do_not_fit(fitted, changes, message):
+    with pytest.raises(ValueError, match=message):
+        restore(fitted, changes)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ({"prior": {"prior": "Popen", "arguments": {}}}, "prior: there is no prior 'Popen' that can be loaded"),
+        ({"recipe": {"class": "Recipe", "settings": {"whole_last_kl": "no"}}}, "whole_last_kl cannot be 'no'"),
+        ({"n_samples": 0}, "n_samples"),
+        ({"n_samples": "5"}, "n_samples"),
+        ({"hidden": ["a"]}, "hidden"),
+        ({"hidden": 4}, "hidden"),
+        ({"popen": 1}, "no parameter 'popen'"),
+    ],
+)
+def test_parameters_that_do_not_fit(fitted, parameter, message):
+    with pytest.raises(ValueError, match=message):
+        restore(fitted, {"parameters": fitted.to_state()[0]["parameters"] | parameter})
+
+
+def test_tensors_that_do_not_fit(fitted):
+    tensors = fitted.to_state()[1]
+    wrong = {
+        "4 finite numbers in float64": {"inputs.mean": tensors["inputs.mean"][:2]},
+        "4 finite numbers": {"inputs.mean": tensors["inputs.mean"] * torch.nan},
+        "must be positive": {"inputs.std": 0 * tensors["inputs.std"]},
+        "history": {"history": tensors["history"][:, :-2]},
+        "belongs to nothing": {"more": torch.zeros(1)},
+    }
+    for message, change in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            restore(fitted, tensor_changes=change)
+
+
+def test_a_network_or_likelihood_of_another_estimator_is_refused(fitted):
+    with pytest.raises(ValueError, match="has one of the likelihoods Categorical, not Gaussian"):
+        restore(fitted, likelihood=inducing.Gaussian().double())
+    with pytest.raises(ValueError, match="the state is that of a 'BNNClassifier', not of a DeepGPClassifier"):
+        restore(fitted, cls=inducing.DeepGPClassifier)
+    state, tensors = fitted.to_state()
+    for network in (
+        inducing.models.mlp(4, 3, [5], posterior="prior"),
+        inducing.models.mlp(3, 3, [5], posterior="prior").double(),
+    ):
+        with pytest.raises(ValueError, match="the network goes from"):
+            inducing.BNNClassifier.from_state(
+                state, tensors | {"history": torch.zeros(0, 9).double()}, network, fitted.likelihood_
+            )
+
+
+def test_text_labels_take_the_memory_of_their_letters_and_not_what_the_file_declares(fitted):
+    again = restore(fitted, labels("<U200000000", "a", "b", "c"))
+    assert again.classes_.dtype == np.dtype("<U1")
+    assert again.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_a_random_state_with_a_state_of_its_own_cannot_be_saved():
     model = inducing.BNNClassifier(**{**SMALL, "max_steps": 1, "random_state": np.random.RandomState(0)}).fit(X, Y)
     with pytest.raises(ValueError, match=r"random_state: RandomState.* cannot be saved"):
         model.to_state()

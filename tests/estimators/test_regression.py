@@ -325,6 +325,36 @@ def test_a_schema_that_imputes():
     assert np.isfinite(model.predict(table)).all()
 
 
+def test_a_likelihood_for_classes_or_moments_of_other_targets_are_refused():
+    model = inducing.BNNRegressor((4,), max_steps=1, random_state=0, num_inducing=5).fit(X[:20], X[:20, 0])
+    state, tensors = model.to_state()
+    network, likelihood = model.network_, model.likelihood_
+    with pytest.raises(ValueError, match="not Categorical"):
+        type(model).from_state(state, tensors, network, inducing.Categorical())
+    two = {name: torch.ones(2).double() for name in ("targets.mean", "targets.std")}
+    with pytest.raises(ValueError, match="dimensions"):
+        type(model).from_state(state, tensors | two, network, likelihood)
+    with pytest.raises(ValueError, match="the network goes from"):
+        type(model).from_state(state | {"targets": {"ndim": 2}}, tensors | two, network, likelihood)
+    for ndim in (0, 3, "1"):
+        with pytest.raises(ValueError, match=r"ndim|dimensions"):
+            type(model).from_state(state | {"targets": {"ndim": ndim}}, tensors, network, likelihood)
+    other = inducing.HeteroscedasticGaussian([0.1, 0.1]).double()
+    with pytest.raises(ValueError, match="scaled_log_variance of the likelihood"):
+        type(model).from_state(state, tensors, network, other)
+    assert type(model).from_state(state, tensors, network, likelihood).predict(X[:3]).shape == (3,)
+
+
+def test_fitting_inside_no_grad_and_inference_mode():
+    settings = {"hidden": (4,), "max_steps": 3, "random_state": 0, "num_inducing": 5}
+    with torch.no_grad():
+        inside = inducing.BNNRegressor(**settings).fit(X[:20], X[:20, 0])
+    outside = inducing.BNNRegressor(**settings).fit(X[:20], X[:20, 0])
+    assert inside.history_.elbo == outside.history_.elbo
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        inducing.BNNRegressor(**settings).fit(X[:20], X[:20, 0])
+
+
 @pytest.mark.parametrize("regressor", REGRESSORS)
 def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
     table = pd.DataFrame({"size": X[:, 0], "colour": np.where(X[:, 1] > 3, "red", "blue")})

@@ -18,6 +18,7 @@ def result(posterior, mean, std, **metrics):
     return {"config": config, "metrics": {"mean": list(mean), "std": list(std), **metrics}}
 
 
+@pytest.mark.filterwarnings("ignore:the chains do not agree")
 def test_a_run_of_hmc_has_curves_and_diagnostics_but_no_bound():
     before = torch.get_rng_state()
     metrics = toy_hmc.run(QUICK, progress=False)

@@ -54,6 +54,25 @@ def test_a_loader_that_shuffles_by_itself_cannot_be_repeated():
     assert batches(loader, 4, 0).repeatable
 
 
+class Once:
+    """A sampler that is used up after one epoch."""
+
+    def __init__(self):
+        self.rows = iter(range(10))
+
+    def __iter__(self):
+        return self.rows
+
+    def __len__(self):
+        return 10
+
+
+def test_a_loader_that_is_used_up_is_an_error_and_not_an_endless_loop():
+    loader = DataLoader(TensorDataset(X, Y), batch_size=5, sampler=Once())
+    with pytest.raises(ValueError, match="no batches in epoch 2"):
+        take(loader, 5, 3)
+
+
 def test_a_large_batch_is_the_whole_set():
     _, parts = take((X, Y), 100, 2)
     assert all(x is X and y is Y for x, y in parts)

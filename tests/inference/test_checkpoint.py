@@ -1,6 +1,7 @@
 """Checkpoints as a user meets them: killed, corrupted, on a full disk, in a folder that cannot be written."""
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -14,11 +15,12 @@ from functools import partial
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 from torch.utils.data import DataLoader, TensorDataset
 
 import inducing
-from inducing.inference.checkpoint import Checkpoints
+from inducing.inference.checkpoint import Checkpoints, _digest
 
 X = torch.linspace(-1, 1, 20)[:, None]
 Y = X.sin()
@@ -139,6 +141,105 @@ def test_with_no_sound_checkpoint_training_begins_anew(tmp_path):
     assert len(list(tmp_path.glob("step-*"))) == 2
 
 
+def rewrite(folder, change):
+    """Change the newest checkpoint and compute its checksum anew."""
+    path = sorted(folder.glob("step-*"))[-1]
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["inducing"])
+    tensors = load_file(path)
+    del header["sha256"]
+    header = change(header, tensors) or header
+    if isinstance(header, dict):
+        header["sha256"] = _digest(tensors, header)
+    path.write_bytes(save(tensors, {"inducing": json.dumps(header)}))
+
+
+def parameters(tensors):
+    """The number of parameters: each has its value and three tensors of Adam."""
+    return sum(name.startswith("state.") for name in tensors) // 4
+
+
+def moment(kind, number, group="state"):
+    """Change a tensor of Adam that belongs to the first parameter."""
+
+    def change(header, tensors):
+        name = f"{group}.{parameters(tensors) + number:05d}"
+        tensors[name] = kind(tensors[name])
+
+    return change
+
+
+def removed(name):
+    return lambda header, tensors: tensors.pop(name)[:0].tolist() or None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (moment(lambda t: t[:1].clone(), 1), "Adam's mean of parameter 0 is"),
+        (moment(lambda t: torch.cat([t, t]), 1), "Adam's mean of parameter 0 is"),
+        (moment(lambda t: t.double(), 1), "Adam's mean of parameter 0 is torch.float64"),
+        (moment(lambda t: t[:1].clone(), 2), "Adam's mean square"),
+        (moment(lambda t: t[:1].clone(), 2, "before"), "Adam's mean square"),
+        (moment(lambda t: -1 - t, 2), "negative"),
+        (moment(lambda t: t * torch.nan, 1), "NaN"),
+        (moment(lambda t: t.double(), 0), "step counter"),
+        (moment(lambda t: t[None].clone(), 0), "step counter"),
+        (moment(lambda t: t + 100, 0), "step counter"),
+        (moment(lambda t: t * torch.nan, 0), "step counter"),
+        (lambda h, t: t.update({"state.00000": t["state.00000"] * torch.nan}), "parameter 0 contains NaN"),
+        (lambda h, t: t.update({"state.00000": t["state.00000"].half()}), "parameter 0 is torch.float16"),
+        (lambda h, t: t.update({"before.00000": t["before.00000"][:1].clone()}), "parameter 0 is"),
+        (lambda h, t: t.update({"history": t["history"][:, :-2].clone()}), "history"),
+        (lambda h, t: t.update({"history": t["history"][:-1].clone()}), "history"),
+        (lambda h, t: t.update({"history": t["history"] * torch.inf}), "history"),
+        (lambda h, t: t.update({"state.99999": torch.zeros(1)}), "the tensors"),
+        (removed("state.00001"), "tensors for"),
+        (removed("before.00001"), "tensors for"),
+        (removed("history"), "the tensors"),
+        (lambda h, t: h.update(step="3"), "step cannot be 3"),
+        (lambda h, t: h.update(step=5), "steps"),
+        (lambda h, t: h.update(step=True), "step cannot be True"),
+        (lambda h, t: h.update(damping=0.0), "damping"),
+        (lambda h, t: h.update(damping=None), "damping"),
+        (lambda h, t: h.update(failures=-1), "failures"),
+        (lambda h, t: h.update(stopped="tired"), "stopped"),
+        (lambda h, t: h.update(stopped=[]), "stopped"),
+        (lambda h, t: h.update(more=1), "entries"),
+        (lambda h, t: h.pop("failures") and None, "entries"),
+        (lambda h, t: h.pop("run") and None, "entries"),
+        (lambda h, t: h.update(run=[1]), "entries"),
+        (lambda h, t: h.update(run={}), "another run"),
+        (lambda h, t: h.update(format=3), "has format 3, but this version of inducing reads 2"),
+        (lambda h, t: h.update(format="2"), "no header"),
+        (lambda h, t: [1, 2], "no header"),
+        (lambda h, t: "text", "no header"),
+    ],
+)  # fmt: skip
+def test_a_whole_file_that_is_not_of_this_run_is_refused_and_changes_nothing(tmp_path, change, message):
+    fit(tmp_path, steps=3)
+    rewrite(tmp_path, change)
+    torch.manual_seed(0)
+    net, untouched = (inducing.models.mlp(1, 1, [5], prior="scale", num_inducing=6) for _ in range(2))
+    untouched.load_state_dict(net.state_dict())
+    settings = {"num_steps": 5, "batch_size": 8, "checkpoint": tmp_path, "progress": False}
+    with pytest.raises(inducing.CheckpointError, match=message):
+        inducing.fit(net, inducing.Gaussian(), (X, Y), **settings)
+    assert same(net, untouched)
+
+
+def test_a_checkpoint_that_is_not_a_regular_file_is_put_aside(tmp_path):
+    fit(tmp_path, steps=3)
+    os.mkfifo(tmp_path / "step-000000009.safetensors")
+    with pytest.warns(inducing.CheckpointWarning, match="not a regular file; the one before it is used"):
+        assert len(fit(tmp_path, steps=3)[1]) == 3
+
+
+def test_bfloat16_has_checksums():
+    tensors = {"a": torch.ones(3, dtype=torch.bfloat16)}
+    assert _digest(tensors, {}) != _digest({"a": 2 * tensors["a"]}, {})
+
+
 def shaken(x, generator, scale):
     return x + scale * torch.randn(x.shape, generator=generator)
 
@@ -156,9 +257,9 @@ def test_another_run_is_refused(tmp_path):
     fit(tmp_path)
     with pytest.raises(
         inducing.CheckpointError,
-        match=r"another run, with other num_steps \(12 and not 20\), seed \(0 and not 1\).*delete it to begin anew",
+        match=r"another run, with other learning_rate \(0.03 and not 0.5\), seed \(0 and not 1\).*delete it to begin anew",
     ):
-        fit(tmp_path, steps=20, seed=1)
+        fit(tmp_path, steps=20, learning_rate=0.5, seed=1)
     with pytest.raises(inducing.CheckpointError, match="with other data"):
         fit(tmp_path, data=(X, 2 * Y))
 

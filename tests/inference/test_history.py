@@ -14,8 +14,8 @@ def history(values):
 
 def test_round_trip_through_a_tensor_is_exact():
     original = history([0.1 + 0.2, 1 / 3, -1e300])
-    assert History.from_tensor(original.to_tensor()) == original
-    assert History.from_tensor(History().to_tensor()) == History()
+    assert History.from_tensor(original.to_tensor(), 2) == original
+    assert History.from_tensor(History().to_tensor(), 2) == History()
 
 
 def test_a_plateau_is_no_rise_beyond_the_noise():
@@ -34,6 +34,17 @@ def test_a_tempered_run_rests_when_its_objective_does():
     assert History([step._replace(objective=step.elbo) for step in steps]).has_plateaued(50)
 
 
-def test_a_table_of_another_version_is_refused():
-    with pytest.raises(ValueError, match=r"no history has the shape \(3, 12\)"):
-        History.from_tensor(torch.zeros(3, 12))
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (torch.zeros(3, 12).double(), r"\(3, 12\), but 2 layers need torch.float64 \(steps, 13\)"),
+        (torch.zeros(3, 11).double(), "2 layers"),
+        (torch.zeros(3, 13), "float32"),
+        (torch.zeros(13).double(), "2 layers"),
+        (torch.full((1, 13), torch.nan).double(), "NaN"),
+        (torch.zeros(2, 13).double(), "steps 1 to 2"),
+    ],
+)
+def test_a_table_that_is_not_the_history_of_this_network_is_refused(table, message):
+    with pytest.raises(ValueError, match=message):
+        History.from_tensor(table, 2)

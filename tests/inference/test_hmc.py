@@ -11,6 +11,8 @@ from inducing.inference.hmc import WeightPosterior
 from inducing.prediction.predictive import Predictive
 from tests.oracles import linear_regression, nuts
 
+# most runs here are short, and their chains have not met yet
+pytestmark = pytest.mark.filterwarnings("ignore:the chains do not agree")
 QUICK = {"num_chains": 3, "num_warmup": 20, "num_samples": 20, "num_leapfrog": 5, "progress": False}
 
 
@@ -21,6 +23,10 @@ def small(prior="neal", activation=nn.Tanh):
 def data(rows=10):
     x = torch.randn(rows, 2)
     return x, torch.sin(x[:, :1]) + 0.1 * torch.randn(rows, 1)
+
+
+X = torch.linspace(-1, 1, 20).reshape(10, 2)
+Y = torch.sin(X[:, :1])
 
 
 def chain_scores(per_chain, expected):
@@ -165,6 +171,27 @@ def test_every_likelihood_in_a_residual_network(likelihood, outputs, targets):
     x = torch.randn(10, 2)
     samples = inducing.hmc(network, likelihood, (x, targets), **QUICK)
     assert torch.isfinite(inducing.predict(samples, likelihood, x).log_prob(targets)).all()
+
+
+def test_chains_that_do_not_agree_are_told():
+    x, y = torch.linspace(-1, 1, 10)[:, None].repeat(1, 2), torch.linspace(-5, 5, 10)[:, None]
+    with pytest.warns(inducing.ConvergenceWarning, match=r"R-hat .* above 1\.1\. Give num_warmup"):
+        inducing.hmc(small(), inducing.Gaussian(0.01), (x, y), **{**QUICK, "num_warmup": 5, "num_leapfrog": 1})
+
+
+def test_inside_no_grad_and_inference_mode():
+    arguments = (small(), inducing.Gaussian(0.1), (X, Y))
+    with torch.no_grad():
+        inside = inducing.hmc(*arguments, **QUICK).functions(X)
+    assert torch.equal(inside, inducing.hmc(*arguments, **QUICK).functions(X))
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        inducing.hmc(*arguments, **QUICK)
+
+
+@pytest.mark.parametrize("seed", [None, 0.5])
+def test_a_seed_that_is_not_a_whole_number_is_refused(seed):
+    with pytest.raises(TypeError, match="seed must be a whole number"):
+        inducing.hmc(small(), inducing.Gaussian(0.1), data(), **QUICK, seed=seed)
 
 
 def bad_network():

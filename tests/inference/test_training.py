@@ -257,3 +257,33 @@ def test_patience_stops_a_run_that_has_come_to_rest():
     history = fit(network("factorised"), num_steps=2000, patience=100, schedule="constant", learning_rate=0.03)
     assert 200 <= len(history) < 2000
     assert len(history) % 100 == 0
+
+
+def test_training_inside_no_grad_learns_all_the_same():
+    inside, outside = network(), network()
+    with torch.no_grad():
+        history = fit(inside)
+    assert history.elbo == fit(outside).elbo
+    assert not torch.equal(inside.inducing_points, network().inducing_points)
+
+
+def test_training_inside_inference_mode_is_refused():
+    net = network()
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        fit(net)
+
+
+def test_the_data_get_no_gradients():
+    x, y, weights = X.clone().requires_grad_(), Y.clone().requires_grad_(), torch.ones(20).requires_grad_()
+    fit(data=(x, y, weights))
+    assert all(each.grad is None for each in (x, y, weights))
+
+
+@pytest.mark.parametrize("seed", [None, 1.5, "1"])
+def test_a_seed_that_is_not_a_whole_number_is_refused(seed):
+    with pytest.raises(TypeError, match="seed"):
+        fit(seed=seed)
+    with pytest.raises(TypeError, match="seed"):
+        network().sample_functions(2, seed=seed)
+    with pytest.raises(TypeError, match="seed"):
+        inducing.choose_inducing_points(X, Y, 5, seed=seed)

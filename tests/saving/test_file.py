@@ -233,3 +233,29 @@ except inducing.SavedModelError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == f"{expected}\nrefused\n", done.stderr
+
+
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(inducing.SavedModelError, match="not a regular file"):
+            inducing.load(path)
+
+
+def test_nesting_without_end_is_refused(tmp_path):
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(ValueError, match="levels deep"):
+        inducing.save({"a": deep}, tmp_path / "model")
+    inducing.save(1, tmp_path / "model")
+    rewrite(tmp_path / "model", lambda header, _: header["model"].update(value=deep))
+    refuses(tmp_path / "model", "levels deep")
+
+
+def test_what_is_too_large_for_the_memory_is_refused(path, monkeypatch):
+    def decode(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("inducing.saving.file.decode", decode)
+    refuses(path, "too large")

@@ -10,7 +10,7 @@ from inducing.nn.likelihoods import Likelihood
 from inducing.nn.likelihoods.heteroscedastic import Heteroscedastic
 from inducing.nn.posteriors import POSTERIORS
 from inducing.nn.priors import PRIORS
-from inducing.saving.networks import LIKELIHOODS, decode_network, encode_network
+from inducing.saving.networks import LIKELIHOODS, decode_likelihood, decode_network, encode_likelihood, encode_network
 
 X = torch.linspace(-2, 2, 60).sin().reshape(20, 3)
 Y = X[:, :1].cos()
@@ -293,3 +293,33 @@ def test_sizes_that_a_file_only_claims_cost_no_memory():
     node["layers"][0]["arguments"]["out_features"] = 10**12
     with pytest.raises(ValueError, match=r"\(4, 5\), by the specification it is float32 \(4, 1000000000000\)"):
         decode_network(node, tensors)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_numbers_that_are_not_finite_are_neither_saved_nor_loaded(value):
+    network, likelihood = inducing.models.mlp(3, 1, [5], num_inducing=4), inducing.Gaussian()
+    node, tensors = encode_network(network)
+    with pytest.raises(ValueError, match="'inducing_points' contains NaN"):
+        decode_network(node, tensors | {"inducing_points": torch.full((4, 3), value)})
+    with torch.no_grad():
+        network.inducing_points[0, 0] = value
+        likelihood.scaled_log_variance.fill_(value)
+    with pytest.raises(ValueError, match="'inducing_points' contains NaN"):
+        encode_network(network)
+    with pytest.raises(ValueError, match="'scaled_log_variance' contains NaN"):
+        encode_likelihood(likelihood)
+
+
+@pytest.mark.parametrize("rate", [1e300, 10**40])
+def test_settings_beyond_the_dtype_are_refused(rate):
+    node, tensors = encode_network(inducing.models.mlp(3, 1, [5], prior="scale", num_inducing=4))
+    node["layers"][0]["arguments"]["prior"]["arguments"]["rate"] = rate
+    with pytest.raises(ValueError, match="too large for float32"):
+        decode_network(node, tensors)
+
+
+@pytest.mark.parametrize("entry", ["frozen", "learned"])
+def test_names_that_are_not_text_are_refused(entry):
+    node, tensors = encode_likelihood(inducing.Gaussian())
+    with pytest.raises(ValueError, match=r"parameter|tensors"):
+        decode_likelihood({**node, entry: [["scaled_log_variance"]]}, tensors)

@@ -28,8 +28,9 @@ class Ridge:
         return {"parameters": {"strength": self.strength}}, {"elbo": self.elbo_}
 
     @classmethod
-    def from_state(cls, values, tensors):
+    def from_state(cls, values, tensors, network, likelihood):
         ridge = cls(**values["parameters"])
+        ridge.network_, ridge.likelihood_ = network, likelihood
         ridge.elbo_ = tensors["elbo"]
         return ridge
 
@@ -140,6 +141,12 @@ def test_a_slash_in_a_key(tmp_path):
             {"mean": torch.zeros(2), "std": torch.ones(3)},
             "a mean and a std for each column",
         ),
+        (
+            {"object": "Standardiser"},
+            {"mean": torch.zeros(2), "std": torch.tensor([1.0, 0.0])},
+            "positive standard deviations, but one is 0",
+        ),
+        ({"object": "Standardiser"}, {"mean": torch.full((2,), torch.nan), "std": torch.ones(2)}, "NaN"),
         ({"object": "Likelihood", "class": "Mine", "learned": [], "frozen": []}, {}, "there is no likelihood 'Mine'"),
         (
             {"object": "Likelihood", "class": "Poisson", "learned": [], "frozen": ["a"]},
@@ -156,3 +163,19 @@ def test_a_slash_in_a_key(tmp_path):
 def test_wrong_json_is_refused(node, tensors, message):
     with pytest.raises(ValueError, match=message):
         decode(node, tensors)
+
+
+def test_the_tensors_of_many_parts_are_found_in_one_pass():
+    """Names are looked at once, not once for each part."""
+
+    class Names(dict):
+        passes = 0
+
+        def items(self):
+            Names.passes += 1
+            return super().items()
+
+    model = {str(index): torch.tensor(index) for index in range(50)}
+    node, tensors = encode(model)
+    assert decode(node, Names(tensors)).keys() == model.keys()
+    assert Names.passes == 1

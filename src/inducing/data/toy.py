@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.checks import check_seed
 from inducing.data.standardise import Standardiser
 from inducing.linalg.cholesky import cholesky
 from inducing.linalg.noise import seeded
@@ -42,7 +43,7 @@ def cubic(num_data: int = 40, seed: int = 0, noise_std: float = 3.0) -> Cubic:
         >>> toy.x.shape
         torch.Size([40, 1])
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(check_seed(seed))
     x = random.uniform(2.0, 4.0, (num_data, 1)) * random.choice([-1.0, 1.0], (num_data, 1))
     y = x**3 + noise_std * random.standard_normal((num_data, 1))
     inputs, targets = Standardiser.of(x), Standardiser.of(y)

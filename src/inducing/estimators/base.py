@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,12 +24,19 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 from torch import Tensor
 
-from inducing.checks import check_device
+from inducing.checks import check_device, check_gradients
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.estimators.functions import SampledFunctions, seed_of
 from inducing.estimators.rows import has_text, merge, warn_of_light_rows
-from inducing.estimators.state import from_json, standardiser_from, to_json
+from inducing.estimators.state import (
+    check_names,
+    check_parts,
+    parameters_from_json,
+    schema_from_json,
+    standardiser_from,
+    to_json,
+)
 from inducing.estimators.targets import Choice
 from inducing.inference.distributed import join
 from inducing.inference.history import History
@@ -43,6 +50,7 @@ from inducing.nn.network import Network
 from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
 from inducing.nn.sites import DEFAULT_NUM_INDUCING
 from inducing.prediction.predictive import Predictive
+from inducing.saving.specifications import shown, take
 
 # numbers that one batch of predictions may hold at a time
 BATCH_NUMBERS = 2**23
@@ -53,6 +61,8 @@ ELBO_SAMPLES = 50
 class NetworkEstimator(BaseEstimator, ABC):
     """An estimator around a network: its constructor only stores, `fit` does everything."""
 
+    # those that a fitted estimator may have, by name
+    likelihoods: ClassVar[dict[str, Choice]]
     # declared for the type checker; constructors list them, as scikit-learn asks
     posterior: Any
     num_inducing: int | Literal["auto"]
@@ -107,8 +117,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         """What was remembered of the targets, as JSON and tensors."""
 
     @abstractmethod
-    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """The inverse of `_target_state`."""
+    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> int:
+        """The inverse of `_target_state`: take the tensors out, and return how many targets or classes there are."""
 
     @abstractmethod
     def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
@@ -127,6 +137,7 @@ class NetworkEstimator(BaseEstimator, ABC):
                 'set warm_start=True before the first fit, with posterior "auto" or another that is not optimal'
             )
         # what would fail only after training
+        check_gradients("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
         rows = self._encode(X, reset=not continues)
@@ -292,22 +303,35 @@ class NetworkEstimator(BaseEstimator, ABC):
         return state | {"targets": targets}, moments | more | {"history": self.history_.to_tensor()}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], tensors: dict[str, Tensor]) -> NetworkEstimator:
-        """The inverse of `to_state`. Put ``network_`` and ``likelihood_`` in place before the estimator is used.
+    def from_state(
+        cls, state: dict[str, Any], tensors: dict[str, Tensor], network: Network, likelihood: Likelihood
+    ) -> NetworkEstimator:
+        """The inverse of `to_state`, with the network and the likelihood of the estimator.
 
-        What does not fit together is refused, so that both may come from a file of doubtful origin.
+        What does not fit together is refused, so that all of it may come from a file of doubtful origin.
         """
-        if state["class"] != cls.__name__:
-            raise ValueError(f"the state is that of a {state['class']}, not of a {cls.__name__}")
-        estimator = cls(**{name: from_json(name, value) for name, value in state["parameters"].items()})
-        estimator.schema_ = None if state["schema"] is None else Schema.from_json(state["schema"])
-        if state["feature_names"] is not None:
-            estimator.feature_names_in_ = np.array(state["feature_names"], dtype=object)
-        estimator.n_features_in_, estimator.seed_, estimator.elbo_ = state["num_features"], state["seed"], state["elbo"]
-        columns = state["num_features"] if estimator.schema_ is None else len(estimator.schema_.encoded_names)
-        estimator.inputs_ = standardiser_from(tensors, "inputs", columns)
-        estimator.history_ = History.from_tensor(tensors["history"])
-        estimator._restore_targets(state["targets"], tensors)
+        if state.get("class") != cls.__name__:
+            raise ValueError(f"the state is that of a {shown(state.get('class'))}, not of a {cls.__name__}")
+        types: dict[str, Any] = {"class": str, "parameters": dict, "schema": list | None, "feature_names": list | None}
+        types |= {"num_features": int, "seed": int, "elbo": float, "targets": dict}
+        _, parameters, schema, names, features, seed, elbo, targets = take(state, cls.__name__, **types)
+        estimator = cls(**parameters_from_json(cls, parameters))
+        estimator.schema_ = None if schema is None else schema_from_json(schema)
+        check_names(estimator.schema_, names, features)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        if not 0 <= seed < 2**31:
+            raise ValueError(f"seed cannot be {seed}")
+        estimator.n_features_in_, estimator.seed_, estimator.elbo_ = features, seed, elbo
+        columns = features if estimator.schema_ is None else len(estimator.schema_.encoded_names)
+        left = dict(tensors)
+        estimator.inputs_ = standardiser_from(left, "inputs", columns)
+        estimator.history_ = History.from_tensor(left.pop("history", torch.empty(0)), len(network.layer_names))
+        number = estimator._restore_targets(targets, left)
+        if left:
+            raise ValueError(f"the tensor {shown(sorted(left)[0])} belongs to nothing")
+        check_parts(network, likelihood, columns, number, cls.likelihoods, cls.__name__)
+        estimator.network_, estimator.likelihood_ = network, likelihood
         return estimator
 
     def _sample(self, X: Any, n_samples: int, random_state: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,13 @@ from inducing.estimators.targets import CLASSIFICATION, Choice, choose
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
 from inducing.saving import register
+from inducing.saving.specifications import take
 
 
 class Classification(ClassifierMixin, NetworkEstimator):
     """What classifiers offer."""
 
+    likelihoods: ClassVar[dict[str, Choice]] = CLASSIFICATION
     classes_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classification:
@@ -65,7 +67,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
         return self.classes_[labels]
 
     def _choice(self) -> Choice:
-        return choose(self.likelihood, CLASSIFICATION)
+        return choose(self.likelihood, self.likelihoods)
 
     def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
         if self.warm_start and "network_" in self.__dict__:
@@ -83,8 +85,10 @@ class Classification(ClassifierMixin, NetworkEstimator):
     def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"classes": labels_to_json(self.classes_)}, {}
 
-    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.classes_ = labels_from_json(state["classes"])
+    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> int:
+        (classes,) = take(state, "targets", classes=dict)
+        self.classes_ = labels_from_json(classes)
+        return len(self.classes_)
 
     def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
         return Predictive(outputs, likelihood, seed=self.seed_)

@@ -40,7 +40,7 @@ class SampledFunctions:
 
 
 def seed_of(random_state: Any) -> int:
-    """A whole number is a seed; anything else gives one as in scikit-learn."""
+    """A whole number is a seed; anything else gives one as in scikit-learn, None another one each time."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

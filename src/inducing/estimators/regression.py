@@ -20,6 +20,7 @@ from inducing.estimators.targets import REGRESSION, Choice, choose
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
 from inducing.saving import register
+from inducing.saving.specifications import take
 
 COUNTS = ("poisson", "negative-binomial")
 
@@ -27,6 +28,7 @@ COUNTS = ("poisson", "negative-binomial")
 class Regression(RegressorMixin, NetworkEstimator):
     """What regressors offer."""
 
+    likelihoods: ClassVar[dict[str, Choice]] = REGRESSION
     # what "auto" stands for
     auto_likelihood: ClassVar[str]
     targets_: Standardiser
@@ -112,7 +114,7 @@ class Regression(RegressorMixin, NetworkEstimator):
             asked = self._asked_optimum()
             # an optimal last layer is known for Gaussian noise
             name = self.auto_likelihood if asked is None else "heteroscedastic" if asked.heteroscedastic else "gaussian"
-        return choose(name, REGRESSION)
+        return choose(name, self.likelihoods)
 
     def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
         columns = y.reshape(len(y), -1)
@@ -133,9 +135,13 @@ class Regression(RegressorMixin, NetworkEstimator):
     def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"ndim": self.target_ndim_}, {"targets.mean": self.targets_.mean, "targets.std": self.targets_.std}
 
-    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.target_ndim_ = state["ndim"]
-        self.targets_ = standardiser_from(tensors, "targets", len(tensors["targets.mean"]))
+    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> int:
+        (self.target_ndim_,) = take(state, "targets", ndim=int)
+        self.targets_ = standardiser_from(tensors, "targets")
+        number = len(self.targets_.mean)
+        if self.target_ndim_ not in (1, 2) or (self.target_ndim_ == 1 and number > 1):
+            raise ValueError(f"{number} targets cannot have {self.target_ndim_} dimensions")
+        return number
 
     def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
         predictive = Predictive(outputs, likelihood, seed=self.seed_)
@@ -188,6 +194,7 @@ class BNNRegressor(Regression, BNN):
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points. It was
             built with the settings of the first fit, and all of its layers are learned.
         random_state: Decides all randomness of `fit`, and of the draws that predictions are made of.
+            None: another seed at each fit.
         device: Where to train and predict: "cpu" or "cuda".
         verbose: Whether to show a progress bar.
 
@@ -226,6 +233,7 @@ class DeepGPRegressor(Regression, DeepGP):
         schema: A `Schema` for tables; None makes one where a table has text columns.
         warm_start: Whether another `fit` goes on from the present network, with its scales and inducing points.
         random_state: Decides all randomness of `fit`, and of the draws that predictions are made of.
+            None: another seed at each fit.
         device: Where to train and predict: "cpu" or "cuda".
         verbose: Whether to show a progress bar.
 

@@ -119,7 +119,7 @@ def _told_apart(value: object) -> str:
 
 def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:
     """Return the weights of all rows divided by their mean, in the dtype of the inputs, and their sum."""
-    given = check_weights(weights, len(x)).double()
+    given = check_weights(weights, len(x)).detach().double()
     total = float(given.sum())
     return (given * (len(x) / total)).to(x.dtype), total
 
@@ -141,10 +141,18 @@ def _of_loader(loader: DataLoader, seed: int, step: int) -> Iterator[Batch]:
         generator = _generator(loader)
         if generator is not None:
             generator.set_state(seeded(seed, f"order of epoch {epoch}").get_state())
-        for batch in itertools.islice(loader, skip if epoch == first else 0, None):
+        number = 0
+        for number, batch in enumerate(loader, 1):
+            if epoch == first and number <= skip:
+                continue
             if not (isinstance(batch, tuple | list) and len(batch) == 2):
                 raise TypeError(f"a batch must be a pair (x, y), got {type(batch).__name__}")
             yield batch[0], batch[1]
+        if number == 0:
+            raise ValueError(
+                f"the DataLoader gave no batches in epoch {epoch + 1}. Its sampler must start anew in every epoch, and not "
+                "be an iterator that is used up"
+            )
 
 
 def _generator(loader: DataLoader) -> Generator | None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -25,7 +26,8 @@ from torch import Tensor
 from inducing.files import write_atomically
 from inducing.inference.state import TrainingState
 
-FORMAT = 1
+# raised when an older version could not read what is written
+FORMAT = 2
 KEPT = 2
 logger = logging.getLogger("inducing")
 
@@ -43,7 +45,8 @@ class Checkpoints:
 
     Arguments:
         folder: Where they are; it is made if it is not there.
-        run: What identifies the run (recipe, seed, data, parameters). A folder that holds another run is refused.
+        run: What identifies the run (recipe without num_steps, seed, data, parameters). A folder that holds another run is
+            refused.
     """
 
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
@@ -96,24 +99,35 @@ class Checkpoints:
         return True
 
     def restore(self, state: TrainingState) -> bool:
-        """Put the newest sound checkpoint of this run in place; return whether there was one."""
+        """Put the newest sound checkpoint of this run in place; return whether there was one.
+
+        A file that is damaged is put aside with a `CheckpointWarning`, and the one before it is used. A file that is whole,
+        but was not written by this version for this run, raises a `CheckpointError`.
+        """
         for path in self.files():
             try:
                 tensors, header = _read(path)
-            except (SafetensorError, OSError, ValueError, KeyError) as error:
+            except (SafetensorError, OSError, ValueError, RecursionError) as error:
                 rest = [other for other in self.files() if other < path]
                 self._warn("cannot read", path, error, "the one before it is used" if rest else "training begins anew")
                 # out of the way, so that it does not count as one of the newest
                 with suppress(OSError):
                     path.rename(path.with_name(f"corrupt-{path.name}"))
                 continue
-            if header["run"] != self.run:
-                differing = ", ".join(differences(header["run"], self.run))
+            run = header.get("run")
+            if isinstance(run, dict) and run != self.run:
                 raise CheckpointError(
-                    f"{self.folder} holds another run, with other {differing}. "
+                    f"{self.folder} holds another run, with other {', '.join(differences(run, self.run))}. "
                     "Use another folder, or delete it to begin anew"
                 )
-            state.restore(tensors, header)
+            try:
+                if not isinstance(run, dict) or header.keys() != {"format", "run", *state.snapshot()[1]}:
+                    raise ValueError(f"its header has the entries {str(sorted(header))[:200]}")
+                state.restore(tensors, header)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of this run: {error}. Delete it to continue from the one before it"
+                ) from error
             logger.info("continuing from %s", path)
             return True
         return False
@@ -124,26 +138,47 @@ class Checkpoints:
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
     """Name what differs between two runs, setting by setting of the recipe."""
-    for key, value in ours.items():
-        other = theirs.get(key)
+    for key in [*ours, *(theirs.keys() - ours.keys())]:
+        value, other = ours.get(key), theirs.get(key)
         if isinstance(value, dict) and isinstance(other, dict):
-            yield from (f"{k} ({other.get(k)} and not {v})" for k, v in value.items() if other.get(k) != v)
+            yield from (f"{name} ({was} and not {is_now})" for name, was, is_now in _changed(other, value))
         elif other != value:
-            yield f"{key} ({other} and not {value})" if isinstance(value, int | str) and key != "network" else key
+            short = isinstance(value, int | str) and key != "network"
+            yield f"{key} ({str(other)[:80]} and not {value})" if short else key
+
+
+def _changed(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name in [*ours, *(theirs.keys() - ours.keys())]:
+        if theirs.get(name) != ours.get(name):
+            yield name, str(theirs.get(name))[:80], str(ours.get(name))
 
 
 def checksums(tensors: Iterable[Tensor]) -> list[int]:
     """Checksums of tensors; data that are not tensors are known by their number of rows alone."""
-    return [zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()) for tensor in tensors]
+    return [zlib.crc32(_bytes(tensor)) for tensor in tensors]
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the header of a file; a ValueError says how it is damaged."""
+    if not path.is_file():
+        raise ValueError("it is not a regular file")
     with safe_open(path, framework="pt") as file:
-        header = json.loads((file.metadata() or {})["inducing"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        content = (file.metadata() or {}).get("inducing")
+        if content is None:
+            raise ValueError("inducing.fit did not write it")
+        header = json.loads(content)
+        # copies in memory: a mapped file could change below the run
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
+        raise CheckpointError(
+            f"{path} has no header that inducing.fit writes. Delete it to continue from the one before it"
+        )
     if header["format"] != FORMAT:
-        raise ValueError(f"it has format {header['format']}, this version reads {FORMAT}")
-    if header.pop("sha256") != _digest(tensors, header):
+        raise CheckpointError(
+            f"{path} has format {header['format']}, but this version of inducing reads {FORMAT}. Use the version that wrote "
+            "it, or another folder"
+        )
+    if header.pop("sha256", None) != _digest(tensors, header):
         raise ValueError("its checksum does not match")
     return tensors, header
 
@@ -152,5 +187,10 @@ def _digest(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+        digest.update(_bytes(tensors[name]))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    # NumPy does not have all dtypes, e.g. bfloat16
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data

@@ -16,6 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+# from each chain
+FEWEST_DRAWS = 8
+
 
 class Diagnostics(NamedTuple):
     """Convergence of each number that was looked at; NaN where all draws are equal.
@@ -39,8 +42,8 @@ def diagnose(draws: Float[Tensor, "C N *Q"]) -> Diagnostics:
         >>> bool((diagnose(draws).r_hat < 1.01).all())
         True
     """
-    if draws.shape[1] < 8:
-        raise ValueError(f"diagnostics need at least 8 draws from each chain, got {draws.shape[1]}")
+    if draws.shape[1] < FEWEST_DRAWS:
+        raise ValueError(f"diagnostics need at least {FEWEST_DRAWS} draws from each chain, got {draws.shape[1]}")
     # each chain is cut into halves, so that one that still drifts disagrees with itself
     half = draws.shape[1] // 2
     halves = torch.cat([draws[:, :half], draws[:, -half:]]).double()

@@ -82,14 +82,22 @@ class History:
         return torch.tensor(rows, dtype=torch.float64) if rows else torch.zeros(0, 9, dtype=torch.float64)
 
     @classmethod
-    def from_tensor(cls, table: Float[Tensor, "N C"]) -> History:
-        """The inverse of `to_tensor`."""
-        if table.ndim != 2 or table.shape[1] < 9 or table.shape[1] % 2 == 0:
-            raise ValueError(f"no history has the shape {tuple(table.shape)}; it is damaged, or of another version")
-        layers = (table.shape[1] - 9) // 2
-        return cls(
-            [
-                Record(int(r[0]), r[1], r[2], tuple(r[3 : 3 + layers]), tuple(r[3 + layers : 3 + 2 * layers]), *r[-6:])
-                for r in table.tolist()
-            ]
-        )
+    def from_tensor(cls, table: Float[Tensor, "N C"], num_layers: int) -> History:
+        """The inverse of `to_tensor` for a network of so many Bayesian layers; a table that does not fit is refused."""
+        columns = 9 + 2 * num_layers
+        # a history without steps does not know the number of layers
+        if table.ndim != 2 or table.shape[1] != (columns if len(table) else 9) or table.dtype != torch.float64:
+            raise ValueError(
+                f"the history is {table.dtype} {tuple(table.shape)}, but {num_layers} layers need torch.float64 "
+                f"(steps, {columns})"
+            )
+        if not torch.isfinite(table).all():
+            raise ValueError("the history contains NaN or inf")
+        if not torch.equal(table[:, 0], torch.arange(1, len(table) + 1, dtype=table.dtype)):
+            raise ValueError(f"the history does not have the steps 1 to {len(table)}")
+        records = []
+        for step, elbo, log_likelihood, *kl, temperature, rate, norm, jitter, objective, seconds in table.tolist():
+            parts = tuple(kl[:num_layers]), tuple(kl[num_layers:])
+            rest = (temperature, rate, norm, jitter, objective, seconds)
+            records.append(Record(int(step), elbo, log_likelihood, *parts, *rest))
+        return cls(records)

@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_inputs, check_kind, check_rows
-from inducing.inference.diagnostics import Diagnostics, diagnose
+from inducing.checks import check_dtype, check_gradients, check_inputs, check_kind, check_rows, check_seed
+from inducing.inference.diagnostics import FEWEST_DRAWS, Diagnostics, diagnose
 from inducing.inference.hamiltonian import Point, transition
 from inducing.inference.state import DivergenceError
 from inducing.inference.step_size import DualAveraging, first_step_size
@@ -35,10 +35,18 @@ from inducing.nn.structure import bayesian_layers
 
 # in whitened weights, whose prior has unit scale; chains with a smaller step do not move
 SMALLEST_STEP = 1e-10
+# chains whose outputs at the training inputs have a larger R-hat have not converged; 1.01 would blame every short run
+LARGEST_R_HAT = 1.1
+# rows of the training inputs where the chains are compared
+COMPARED_ROWS = 100
 _CAUSES = (
     "Likely causes: data that are not standardised, a noise variance far too small for them, or too short a warm-up. "
     "Remedies: standardise x and y, look at the likelihood's parameters, give num_warmup more iterations."
 )
+
+
+class ConvergenceWarning(UserWarning):
+    """The chains of `hmc` do not agree: their draws are not yet draws from the posterior."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +95,9 @@ def hmc(
     changes. All data are used for every step, in float64. Chains begin at draws from the prior. The same seed gives the
     same draws on the same machine with as many threads.
 
+    If the chains disagree, a `ConvergenceWarning` says so: R-hat of the outputs is above 1.1 at one of up to 100 training
+    inputs. That takes at least 8 draws from each chain, and at least two chains.
+
     Arguments:
         network: A network whose Bayesian layers are `Linear` with `NealPrior` or `StandardPrior`.
         likelihood: The distribution of the targets given its outputs; its parameters are held fixed.
@@ -97,7 +108,7 @@ def hmc(
         num_leapfrog: Leapfrog steps of an iteration.
         thin: Keep every ``thin``-th of the ``num_samples``.
         target_acceptance: Acceptance rate that the step size is adapted to during warm-up.
-        seed: Seed of everything random.
+        seed: Seed of everything random, a whole number.
         progress: Whether to show a progress bar.
         description: What the bar calls this run.
 
@@ -108,16 +119,17 @@ def hmc(
         >>> import torch, inducing
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, [5], posterior="prior")
-        >>> likelihood = inducing.Gaussian(0.1)
-        >>> samples = inducing.hmc(network, likelihood, (x, y), num_warmup=20, num_samples=20, progress=False)
+        >>> likelihood = inducing.Gaussian(1.0)
+        >>> samples = inducing.hmc(network, likelihood, (x, y), num_warmup=100, num_samples=100, progress=False)
         >>> inducing.predict(samples, likelihood, x).outputs.shape, samples.diagnostics(x).r_hat.shape
-        (torch.Size([80, 20, 1]), torch.Size([20, 1]))
+        (torch.Size([400, 20, 1]), torch.Size([20, 1]))
     """
+    check_gradients("hmc")
     check_kind("network", network, Network, "an inducing.Network")
     check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
     _check_counts(num_chains, num_warmup, num_samples, num_leapfrog, thin, target_acceptance)
     target = WeightPosterior(network, likelihood, data)
-    generator = seeded(seed, "hmc")
+    generator = seeded(check_seed(seed), "hmc")
     point = target(standard_normal((num_chains, target.size), target.root_variance, generator))
     if not torch.isfinite(point.potential).all():
         raise DivergenceError(
@@ -145,7 +157,7 @@ def hmc(
     _explain_divergences(rates, lost, num_samples, step_size)
     # (draws, C, D) -> (C draws, D)
     weights = target.weights(torch.stack(kept, 1).flatten(0, 1))
-    return HMCSamples(
+    samples = HMCSamples(
         FunctionSamples(
             network.assemble([function.map(lambda tensor: tensor.to(network.dtype)) for function in weights]),
             network.input_shape,
@@ -156,6 +168,9 @@ def hmc(
         lost,
         step_size,
     )
+    if num_chains > 1 and len(kept) >= FEWEST_DRAWS:
+        _compare_chains(samples, target.x.to(network.dtype))
+    return samples
 
 
 class WeightPosterior:
@@ -254,6 +269,20 @@ def _explain_divergences(rates: Tensor, lost: Tensor, num_samples: int, step_siz
         warnings.warn(
             f"{int(lost.sum())} of {num_samples * len(lost)} trajectories diverged (chains {lost.tolist()}): the draws may "
             "miss a narrow part of the posterior. Raise target_acceptance, e.g. to 0.95, or give num_warmup more iterations",
+            stacklevel=3,
+        )
+
+
+def _compare_chains(samples: HMCSamples, x: Tensor) -> None:
+    rows = torch.linspace(0, len(x) - 1, min(len(x), COMPARED_ROWS)).long()
+    r_hat = samples.diagnostics(x[rows]).r_hat
+    # NaN where all draws are equal
+    largest = float(r_hat.nan_to_num(1.0).max())
+    if largest > LARGEST_R_HAT:
+        warnings.warn(
+            f"the chains do not agree: R-hat of the outputs at the training inputs is up to {largest:.2f}, above "
+            f"{LARGEST_R_HAT}. Give num_warmup and num_samples more iterations, or raise num_leapfrog",
+            ConvergenceWarning,
             stacklevel=3,
         )
 

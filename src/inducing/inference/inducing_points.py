@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.checks import check_finite, check_rows, check_tensor, check_whole
+from inducing.checks import check_finite, check_rows, check_seed, check_tensor, check_whole
 from inducing.inference.recipes import FAST
 from inducing.linalg.noise import seeded
 
@@ -62,6 +62,7 @@ def choose_inducing_points(
     x, y = check_tensor("x", x), check_tensor("y", y)
     check_rows(x, y)
     check_finite("x", x)
+    seed = check_seed(seed)
     if method not in get_args(Method):
         raise ValueError(f"unknown method {method!r}; known are {', '.join(get_args(Method))}")
     if num_inducing == "auto":

@@ -75,9 +75,15 @@ class Recipe:
         early = self.early_samples is not None and step < self.early_fraction * self.num_steps
         return self.early_samples if early and self.early_samples else self.num_samples
 
+    @property
+    def depends_on_num_steps(self) -> bool:
+        """Whether a step depends on how many there are in all: then more of them are another run, not a longer one."""
+        return self.schedule != "constant" or self.early_samples is not None
+
     def identity(self) -> dict[str, Any]:
-        """All settings as JSON; a schedule that is a function is known by its values."""
+        """All settings except num_steps as JSON; a schedule that is a function is known by its values."""
         settings = dataclasses.asdict(self)
+        del settings["num_steps"]
         if callable(self.schedule):
             settings["schedule"] = [self.schedule(progress / 10) for progress in range(11)]
         return settings

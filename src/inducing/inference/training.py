@@ -19,7 +19,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_inputs
+from inducing.checks import check_dtype, check_gradients, check_inputs, check_seed
 from inducing.inference.advice import advise, explain_divergence
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
@@ -30,6 +30,7 @@ from inducing.inference.interrupts import Interrupts, interrupts
 from inducing.inference.objective import ELBO, ELBOTerms
 from inducing.inference.optimal import match_optimum, start_optimally
 from inducing.inference.recipes import Recipe, as_recipe
+from inducing.inference.resuming import resume
 from inducing.inference.schedules import learning_rate_factor, stepwise_warmup
 from inducing.inference.state import DivergenceError, TrainingState
 from inducing.linalg.cholesky import FactorisationError, recorded_jitter
@@ -60,7 +61,7 @@ def fit(
 
     The same seed gives the same numbers on the same machine with as many threads, for a network that starts from the same
     parameters. Under `torchrun` all processes train one network: each takes a part of every step, and all end with the same
-    parameters.
+    parameters. As after any training loop of torch, parameters keep the gradients of the last step; the data get none.
 
     Arguments:
         network: The Bayesian network.
@@ -68,11 +69,14 @@ def fit(
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
             multiplied by its weight: a row of weight 2 counts as two.
         recipe: "fast", "paper", or a `Recipe`.
-        seed: Seed of the posterior samples and the order of the data.
+        seed: Seed of the posterior samples and the order of the data, a whole number.
         augment: Changes the inputs of each batch at random, ``augment(x, generator)``, e.g. `inducing.data.images.augment`.
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
-            with the result of a run that was never interrupted.
+            with the result of a run that was never interrupted. A run that is finished (all steps done, or stopped by a
+            callback or by patience) is not trained again; a larger ``num_steps`` continues it. With a constant schedule
+            and no ``early_samples`` that gives the result of the larger number from the start; otherwise the schedule
+            follows the new number from the present step on. All other settings must stay as they were.
         checkpoint_seconds: Time between checkpoints.
         progress: Whether to show a progress bar.
         description: What the bar calls this run.
@@ -85,7 +89,8 @@ def fit(
     Returns:
         The history, a `Record` for each step.
     """
-    recipe = as_recipe(recipe).replace(**changes)
+    check_gradients("fit")
+    recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
     callbacks = [callbacks] if callable(callbacks) else callbacks
     check_parallel(parallel)
 
@@ -108,15 +113,18 @@ def fit(
     division.check(recipe)
     if ranks.first:
         advise(network, likelihood, data, source.num_data)
-    state = TrainingState(parameters, recipe.learning_rate)
+    state = TrainingState(parameters, recipe.learning_rate, recipe.num_steps, len(network.layer_names))
     with ExitStack() as stack:
+        # also for a caller inside torch.no_grad
+        stack.enter_context(torch.enable_grad())
         stack.enter_context(quiet(not ranks.first))
         together = ranks.size > 1
         run = _identify(data, source, recipe, seed, augment, elbo) if together or checkpoint is not None else {}
         if together:
-            _agree(ranks, run, source, parallel)
+            _agree(ranks, {**run, "num_steps": recipe.num_steps, "parallel": parallel}, source)
         saved = _open_checkpoints(checkpoint if ranks.first else None, stack, source, run, elbo)
         continues = saved is not None and saved.restore(state)
+        message = resume(state, recipe, saved.folder) if saved is not None and continues else None
         if not continues and recipe.optimal_start:
             start_optimally(network, likelihood, source.num_data)
         ranks.share(state, _constants(elbo))
@@ -125,8 +133,8 @@ def fit(
         stop = stack.enter_context(interrupts(enabled=checkpoint is not None))
         stack.enter_context(network.closed_form_kl(recipe.closed_form_kl))
         bar = stack.enter_context(_progress_bar(progress and ranks.first))
-        if continues:
-            bar.console.print(f"continuing after step {state.step} from {checkpoint}", highlight=False)
+        if message is not None:
+            bar.console.print(message, highlight=False, soft_wrap=True)
         try:
             _train(
                 elbo,
@@ -144,8 +152,8 @@ def fit(
             )
         except RankError as error:
             where = "start again" if checkpoint is None else f"the same command continues from {checkpoint}"
-            message = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {where}"
-            raise RankError(message) from error.__cause__
+            text = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {where}"
+            raise RankError(text) from error.__cause__
     if state.damping < 0.1 and ranks.first:
         warnings.warn(
             f"training ended with steps damped to {state.damping:.1g} of their size after {state.roll_backs} roll-backs; "
@@ -175,7 +183,7 @@ def _train(
     stream = source.since(state.step)
     spent = state.history[-1].seconds if len(state.history) else 0.0
     start = last_saved = time.perf_counter()
-    while not state.finished:
+    while state.stopped is None:
         rate = recipe.learning_rate * learning_rate_factor(recipe.schedule, state.step / recipe.num_steps)
         try:
             terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream, division)
@@ -195,7 +203,8 @@ def _train(
         ends, saves, signal = ranks.maximum(asked, due, stop.received or 0)
         warm = state.step >= recipe.kl_warmup_epochs * source.steps_per_epoch + 2 * (recipe.patience or 0)
         at_rest = recipe.patience is not None and warm and state.history.has_plateaued(recipe.patience)
-        state.finished = bool(ends) or at_rest or state.step >= recipe.num_steps
+        done = state.step >= recipe.num_steps
+        state.stopped = "num_steps" if done else "callback" if ends else "patience" if at_rest else None
         if saves or signal:
             ranks.check_equal(state)
             kept = saved is None or saved.save(state)
@@ -225,7 +234,7 @@ def _gradient(
     device, num_samples = elbo.network.device, recipe.samples_at(state.step)
     batch = next(stream)
     num_rows = division.num_rows(len(batch[0]))
-    x, y, *weights = (tensor.to(device) for tensor in division.rows(batch))
+    x, y, *weights = (tensor.detach().to(device) for tensor in division.rows(batch))
     weight = recipe.temperature * stepwise_warmup(state.step, recipe.kl_warmup_epochs * source.steps_per_epoch)
     noise = seeded(seed, division.noise(f"posterior samples of step {state.step}"), device)
     state.optimizer.zero_grad()
@@ -268,7 +277,7 @@ def _identify(
     """What makes a run the run that it is."""
     return {
         "recipe": recipe.identity(),
-        "seed": int(seed),
+        "seed": seed,
         "augment": augment_identity(augment),
         "num_data": source.num_data,
         "data": checksums(data if isinstance(data, tuple | list) else []),
@@ -278,14 +287,14 @@ def _identify(
     }
 
 
-def _agree(ranks: Ranks, run: dict[str, Any], source: Batches, parallel: str | None) -> None:
+def _agree(ranks: Ranks, run: dict[str, Any], source: Batches) -> None:
     """Make sure that all ranks are at the same run; only first values may differ, and are then those of rank 0."""
     if not source.repeatable:
         raise ValueError(
             "the order of this DataLoader is another one on each process, so rows would be lost and others counted twice; "
             "pass a Dataset, or DataLoader(..., generator=torch.Generator())"
         )
-    ranks.agree({**run, "parallel": parallel}, "fit divides the batches itself")
+    ranks.agree(run, "fit divides the batches itself")
 
 
 def _constants(elbo: ELBO) -> list[Tensor]:

@@ -10,13 +10,15 @@ import hashlib
 import torch
 from torch import Generator, Tensor
 
+from inducing.checks import check_seed
+
 
 def seeded(seed: int, purpose: str, device: torch.device | str = "cpu") -> Generator:
     """Make a generator from a seed and what it is for, so that one seed of a user's gives independent streams.
 
     Without the purpose, functions drawn with seed 0 and observation noise drawn with seed 0 would be the same numbers.
     """
-    digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
+    digest = hashlib.sha256(f"{purpose}:{check_seed(seed)}".encode()).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 

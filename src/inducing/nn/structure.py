@@ -94,13 +94,15 @@ def check_optimal(modules: nn.ModuleList, learn_inducing_locations: bool) -> Non
 
 def check_resampling(modules: nn.ModuleList) -> None:
     """Local reparameterisation is only valid where nothing that depends on propagated inducing points follows."""
-    names = [name for name, _ in parts(modules)]
-    users = [name for name, _ in inducing_users(modules)]
-    for name, layer in bayesian_layers(modules):
-        above = [user for user in users if names.index(user) > names.index(name)]
-        if layer.resamples and above:
+    users = {name for name, _ in inducing_users(modules)}
+    resampling: tuple[str, Layer] | None = None
+    for name, part in parts(modules):
+        if resampling is not None and name in users:
+            below, layer = resampling
             raise ValueError(
-                f"{name} {layer}: local reparameterisation draws new weights for every row, so inducing points and "
-                f"data would go through different functions, and {above[0]} above would learn from the wrong one. "
+                f"{below} {layer}: local reparameterisation draws new weights for every row, so inducing points and "
+                f"data would go through different functions, and {name} above would learn from the wrong one. "
                 "Use Factorised(local_reparameterisation=False) below a layer with inducing points"
             )
+        if resampling is None and isinstance(part, Layer) and part.resamples:
+            resampling = name, part

@@ -26,6 +26,8 @@ from inducing.saving.specifications import shown
 # raised when an older version could not read what is written
 FORMAT = 1
 ENTRY = "inducing_model"
+# of JSON objects and lists in the header; a module inside a module takes two
+LARGEST_DEPTH = 200
 
 
 class SavedModelError(ValueError):
@@ -53,6 +55,7 @@ def save(model: object, path: str | Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to save a model in; make it first")
     node, tensors = encode(model)
+    _check_depth(node)
     # copies, since tensors may share memory, which safetensors refuses
     tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}
     header: dict[str, Any] = {"format": FORMAT, "library": _version(), "model": node}
@@ -73,12 +76,18 @@ def load(path: str | Path) -> Any:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no model file {path}")
+    if path.is_fifo() or path.is_socket() or path.is_char_device() or path.is_block_device():
+        # reading might never end
+        raise SavedModelError(f"{path} is not a regular file. Give the path of a file that inducing.save wrote")
     with path.open("rb") as file:
         # what cannot be opened raises OSError by itself
         file.read(1)
     try:
         header, tensors = _read(path)
         return decode(header["model"], tensors)
+    except (RecursionError, MemoryError) as error:
+        size = "too deep" if isinstance(error, RecursionError) else "too large for the memory of this machine"
+        raise SavedModelError(f"{path} cannot be loaded: what it describes is {size}") from error
     except Exception as error:
         # whatever goes wrong while a file is read is the file's fault; the cause stays attached
         reason = str(error).partition("\nException raised from")[0] or type(error).__name__
@@ -98,6 +107,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
             raise ValueError(f"it is a safetensors file that inducing.save did not write{checkpoint}")
         header = json.loads(entries[ENTRY], parse_constant=_refuse_constant)
         _check_format(header)
+        _check_depth(header)
         # copies in memory: a mapped file could change below the model
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     if header.pop("sha256", None) != _digest(header, tensors):
@@ -116,6 +126,16 @@ def _check_format(header: Any) -> None:
             f"it has format {found}, written by inducing {shown(header.get('library'))}, and this version, {_version()}, "
             f"reads up to {FORMAT}; upgrade inducing"
         )
+
+
+def _check_depth(node: Any) -> None:
+    """Refuse nesting that Python could not follow when the model is used."""
+    level = [node]
+    for _ in range(LARGEST_DEPTH):
+        parents = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [child for children in parents for child in children]
+    if level:
+        raise ValueError(f"its parts are nested more than {LARGEST_DEPTH} levels deep")
 
 
 def _digest(header: dict[str, Any], tensors: Tensors) -> str:

@@ -20,7 +20,7 @@ from inducing.nn.normalisation import Rescaled
 from inducing.nn.plain import Folded
 from inducing.nn.processes import Identity, Path, Projection, Zero
 from inducing.saving.modules import LAYERS, decode_module, encode_module
-from inducing.saving.networks import DTYPES, Tensors, dtype_name
+from inducing.saving.networks import DTYPES, Tensors, dtype_name, refuse_non_finite
 from inducing.saving.specifications import choose, decode_value, encode_value, fits, hints_of, shown, take
 
 FUNCTIONS: dict[str, type[Function]] = {
@@ -41,6 +41,7 @@ def encode_functions(samples: FunctionSamples) -> tuple[dict[str, Any], Tensors]
         "input_shape": list(samples.input_shape),
         "dtype": dtype_name(samples.dtype),
     }
+    refuse_non_finite(tensors)
     return node, tensors
 
 
@@ -56,6 +57,7 @@ def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
         raise ValueError(f"functions: {shown(tree)} is not a function")
     if used != tensors.keys():
         raise ValueError(f"the tensor {sorted(tensors.keys() - used)[0]} is not a part of its specification")
+    refuse_non_finite(tensors)
     rows = torch.empty(1, 2, *shape, dtype=dtype, device="meta")
     outputs = function.map(lambda tensor: tensor.to("meta"))(rows)
     if outputs.ndim < 2 or outputs.shape[1] != 2 or outputs.dtype != dtype:

@@ -56,6 +56,7 @@ def encode_network(network: Network) -> tuple[dict[str, Any], Tensors]:
     problem = _difference(_tensors(_skeleton(node)), tensors)
     if problem:
         raise ValueError(f"the network is not as it was built, so it could not be loaded again: {problem}")
+    refuse_non_finite(tensors)
     return node, {name: tensor.detach() for name, tensor in tensors.items()}
 
 
@@ -66,6 +67,7 @@ def decode_network(node: dict[str, Any], tensors: Tensors) -> Network:
     problem = _difference(slots, tensors)
     if problem:
         raise ValueError(problem)
+    refuse_non_finite(tensors)
     for name, slot in slots.items():
         owner, _, attribute = name.rpartition(".")
         value = nn.Parameter(tensors[name]) if isinstance(slot, nn.Parameter) else tensors[name]
@@ -82,7 +84,9 @@ def encode_likelihood(likelihood: Likelihood) -> tuple[dict[str, Any], Tensors]:
         "learned": [name for name, _ in likelihood.named_parameters()],
         "frozen": _frozen(likelihood),
     }
-    return node, {name: tensor.detach() for name, tensor in _tensors(likelihood).items()}
+    tensors = _tensors(likelihood)
+    refuse_non_finite(tensors)
+    return node, {name: tensor.detach() for name, tensor in tensors.items()}
 
 
 def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
@@ -90,8 +94,9 @@ def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
     _, name, learned, _ = take(node, "likelihood", object=str, **{"class": str, "learned": list, "frozen": list})
     likelihood: Likelihood = choose(LIKELIHOODS, name, "likelihood", "likelihood")()
     slots = _tensors(likelihood)
-    if tensors.keys() != slots.keys() or not set(slots).issuperset(learned):
+    if tensors.keys() != slots.keys() or not all(each in list(slots) for each in learned):
         raise ValueError(f"a {name} has the tensors {sorted(slots)}, the file has {shown(sorted(tensors))}")
+    refuse_non_finite(tensors)
     # in the order of the parameters, which optimisers go by
     for slot in slots:
         tensor = tensors[slot]
@@ -114,6 +119,13 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def refuse_non_finite(tensors: Tensors) -> None:
+    """Refuse NaN and inf, with which nothing could be predicted."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ValueError(f"the tensor {shown(name)} contains NaN or inf")
+
+
 def _skeleton(node: dict[str, Any]) -> Network:
     """The network of a specification, with shapes and no memory."""
     _, layers, number, has_targets, input_shape, learn, dtype, _ = take(
@@ -130,6 +142,8 @@ def _skeleton(node: dict[str, Any]) -> Network:
     )
     if not input_shape or not all(type(size) is int and size > 0 for size in input_shape):
         raise ValueError(f"network: input_shape cannot be {shown(input_shape)}")
+    kind = choose(DTYPES, dtype, "dtype", "network")
+    _refuse_numbers_beyond(kind, layers)
     with torch.device("meta"):
         modules = [decode_module(layer, f"layers.{i}") for i, layer in enumerate(layers)]
         points = None if number is None else torch.empty(number, *input_shape)
@@ -140,7 +154,16 @@ def _skeleton(node: dict[str, Any]) -> Network:
                 raise ValueError("network: inducing_targets need inducing points and a last layer")
             targets = torch.empty(number, last.out_features)
         network = Network(modules, points, targets, None, tuple(input_shape), learn)
-    return network.to(choose(DTYPES, dtype, "dtype", "network"))
+    return network.to(kind)
+
+
+def _refuse_numbers_beyond(dtype: torch.dtype, node: Any) -> None:
+    """Refuse settings that the network could not compute with in its dtype."""
+    if isinstance(node, dict | list):
+        for part in node.values() if isinstance(node, dict) else node:
+            _refuse_numbers_beyond(dtype, part)
+    elif isinstance(node, int | float) and abs(node) > torch.finfo(dtype).max:
+        raise ValueError(f"network: the number {node:.3g} is too large for {dtype_name(dtype)}")
 
 
 def _tensors(module: nn.Module) -> Tensors:
@@ -167,8 +190,9 @@ def _frozen(module: nn.Module) -> list[str]:
 
 def _freeze(module: nn.Module, frozen: list[Any]) -> None:
     parameters = dict(module.named_parameters())
-    unknown = [name for name in frozen if name not in parameters]
+    unknown = [name for name in frozen if not isinstance(name, str) or name not in parameters]
     if unknown:
         raise ValueError(f"there is no parameter {shown(unknown[0])} to freeze")
+    names = set(frozen)
     for name, parameter in parameters.items():
-        parameter.requires_grad_(name not in frozen)
+        parameter.requires_grad_(name not in names)

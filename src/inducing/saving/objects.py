@@ -25,6 +25,7 @@ from inducing.saving.networks import (
     decode_network,
     encode_likelihood,
     encode_network,
+    refuse_non_finite,
 )
 from inducing.saving.specifications import choose, shown, take
 
@@ -42,10 +43,10 @@ class Savable(Protocol):
         """All else that it is: plain values for JSON, and tensors by name."""
 
     @classmethod
-    def from_state(cls, values: dict[str, Any], tensors: Tensors) -> Savable:
-        """Make it again; its network and likelihood are put in place afterwards.
+    def from_state(cls, values: dict[str, Any], tensors: Tensors, network: Network, likelihood: Likelihood) -> Savable:
+        """Make it again from what `to_state` gave, with its network and its likelihood.
 
-        Both arguments come from a file that may be wrong: raise an error where they do not fit.
+        All of it comes from a file that may be wrong: raise a ValueError where the parts do not fit each other.
         """
 
 
@@ -127,9 +128,7 @@ def _decode_estimator(cls: Any, node: dict[str, Any], tensors: Tensors) -> Savab
     own = {key.removeprefix("state/"): tensor for key, tensor in tensors.items() if key.startswith("state/")}
     others = _decode_parts(parts, {key: tensor for key, tensor in tensors.items() if not key.startswith("state/")})
     network, likelihood = take(others, name, network=Network, likelihood=Likelihood)
-    estimator: Savable = cls.from_state(state, own)
-    estimator.network_, estimator.likelihood_ = network, likelihood
-    return estimator
+    return cls.from_state(state, own, network, likelihood)
 
 
 def _encode_parts(parts: dict[str, Any]) -> State:
@@ -144,12 +143,13 @@ def _encode_parts(parts: dict[str, Any]) -> State:
 
 
 def _decode_parts(nodes: dict[str, Any], tensors: Tensors) -> dict[str, Any]:
-    parts = {}
-    for key, node in nodes.items():
-        parts[key] = decode(node, {n.removeprefix(f"{key}/"): t for n, t in tensors.items() if n.startswith(f"{key}/")})
-    extra = [name for name in tensors if not any(name.startswith(f"{key}/") for key in nodes)]
-    if extra:
-        raise ValueError(f"the tensor {shown(extra[0])} belongs to nothing")
+    owned: dict[str, Tensors] = {key: {} for key in nodes}
+    for full_name, tensor in tensors.items():
+        key, _, name = full_name.partition("/")
+        if key not in owned:
+            raise ValueError(f"the tensor {shown(full_name)} belongs to nothing")
+        owned[key][name] = tensor
+    parts = {key: decode(node, owned[key]) for key, node in nodes.items()}
     for part in parts.values():
         if isinstance(part, Network) and part.optimal_last is not None:
             # it takes its precision from the noise
@@ -187,6 +187,9 @@ def _decode_standardiser(node: dict[str, Any], tensors: Tensors) -> Standardiser
     mean, std = tensors["mean"], tensors["std"]
     if mean.ndim != 1 or mean.shape != std.shape or not (mean.is_floating_point() and std.is_floating_point()):
         raise ValueError(f"a Standardiser has a mean and a std for each column, got {mean.shape} and {std.shape}")
+    refuse_non_finite(tensors)
+    if not (std > 0).all():
+        raise ValueError(f"a Standardiser has positive standard deviations, but one is {std.min().item():g}")
     return Standardiser(mean, std)
 
 
