@@ -3,6 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# before torch, since it decides how torch's threads wait
+from inducing import threads  # noqa: F401
+
+# isort: split
 from inducing import data
 from inducing.data.standardise import Standardiser
 from inducing.inference import distributed, recipes

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from inducing.inference.history import History, Record
 
 MAX_FAILURES = 10
+MAX_THREADS = 4096
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 # why a run is finished
 StopReason = Literal["num_steps", "callback", "patience"]
@@ -54,6 +55,8 @@ class TrainingState:
         self.failed_step = 0
         self.roll_backs = 0
         self.stopped: StopReason | None = None
+        # threads of the run, once its work is known
+        self.threads: int | None = None
         self.history = History()
         self.last_good: list[Tensor] | None = None
         self.last_good_step = 0
@@ -87,7 +90,7 @@ class TrainingState:
         # the state before the last step, should the next one have to undo it
         tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(self.last_good or [])}
         tensors["history"] = self.history.to_tensor()
-        names = ("step", "num_steps", "damping", "failures", "failed_step", "stopped")
+        names = ("step", "num_steps", "damping", "failures", "failed_step", "stopped", "threads")
         return tensors, {name: getattr(self, name) for name in names}
 
     def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
@@ -111,7 +114,7 @@ class TrainingState:
         self.last_good, self.last_good_step = before or None, numbers["step"] - 1
         self.step, self.num_steps, self.damping = numbers["step"], numbers["num_steps"], numbers["damping"]
         self.failures, self.failed_step = numbers["failures"], numbers["failed_step"]
-        self.stopped, self.history = numbers["stopped"], restored
+        self.stopped, self.threads, self.history = numbers["stopped"], numbers["threads"], restored
 
     def _group(self, tensors: dict[str, Tensor], name: str) -> list[Tensor]:
         """Tensors as in `tensors`, from their numbered names."""
@@ -201,5 +204,8 @@ def _check_numbers(numbers: dict[str, Any]) -> None:
     damping = numbers.get("damping")
     if not isinstance(damping, float) or not 0 < damping <= 1:
         raise ValueError(f"damping cannot be {str(damping)[:80]}")
+    threads = numbers.get("threads", 0)
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):
+        raise ValueError(f"threads cannot be {str(threads)[:80]}")
     if "stopped" not in numbers or numbers["stopped"] not in (None, *get_args(StopReason)):
         raise ValueError(f"stopped cannot be {str(numbers.get('stopped'))[:80]}")

@@ -6,11 +6,12 @@ and to stop at any moment and continue as if nothing had been.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -37,7 +38,9 @@ from inducing.linalg.cholesky import FactorisationError, recorded_jitter
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
 
+logger = logging.getLogger("inducing")
 Callback = Callable[[Record], bool | None]
 
 
@@ -60,8 +63,10 @@ def fit(
     """Maximise the ELBO with Adam.
 
     The same seed gives the same numbers on the same machine with as many threads, for a network that starts from the same
-    parameters. Under `torchrun` all processes train one network: each takes a part of every step, and all end with the same
-    parameters. As after any training loop of torch, parameters keep the gradients of the last step; the data get none.
+    parameters. The number of threads follows from the work of the first step, which has one thread, and is kept in
+    checkpoints; set OMP_NUM_THREADS or call `torch.set_num_threads` for another number. Under `torchrun` all processes
+    train one network: each takes a part of every step, and all end with the same parameters. As after any training loop
+    of torch, parameters keep the gradients of the last step; the data get none.
 
     Arguments:
         network: The Bayesian network.
@@ -125,6 +130,9 @@ def fit(
         saved = _open_checkpoints(checkpoint if ranks.first else None, stack, source, run, elbo)
         continues = saved is not None and saved.restore(state)
         message = resume(state, recipe, saved.folder) if saved is not None and continues else None
+        # a run keeps its threads, so that it rounds as before; settings of the user win
+        state.threads = threads_of_user() or state.threads
+        stack.enter_context(using_threads(state.threads or 1))
         if not continues and recipe.optimal_start:
             start_optimally(network, likelihood, source.num_data)
         ranks.share(state, _constants(elbo))
@@ -179,22 +187,27 @@ def _train(
 ) -> None:
     """Take steps until the recipe is done."""
     ranks = division.ranks
-    task = bar.add_task(description, total=recipe.num_steps, completed=state.step, elbo="")
+    task = bar.add_task(description, total=recipe.num_steps, completed=state.step, elbo="", threads="")
     stream = source.since(state.step)
     spent = state.history[-1].seconds if len(state.history) else 0.0
     start = last_saved = time.perf_counter()
     while state.stopped is None:
         rate = recipe.learning_rate * learning_rate_factor(recipe.schedule, state.step / recipe.num_steps)
         try:
-            terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream, division)
+            with nullcontext() if state.threads else Work() as work:
+                terms, norm, jitter = _gradient(elbo, recipe, source, seed, state, stream, division)
         except (FactorisationError, DivergenceError) as failure:
             state.roll_back(failure)
             stream = source.since(state.step)
             continue
+        if work is not None:
+            state.threads = threads_for(work.operations)
+            change_threads(state.threads)
+            logger.info("%s: %d threads for %.2g operations a step", description, state.threads, work.operations)
         rate *= state.damping
         record = _record(state.step + 1, terms, rate, norm, jitter, spent + time.perf_counter() - start)
         state.advance(record, rate)
-        bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}")
+        bar.update(task, completed=state.step, elbo=f"{record.elbo:9.3f}", threads=state.threads)
 
         # all callbacks are called, whatever the first says
         asked = ranks.first and any([callback(record) is True for callback in callbacks])  # noqa: C419
@@ -322,6 +335,7 @@ def _progress_bar(show: bool) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("ELBO per datapoint {task.fields[elbo]}"),
+        TextColumn("threads {task.fields[threads]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
         disable=not show,
     )

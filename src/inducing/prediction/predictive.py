@@ -26,6 +26,7 @@ from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
 from inducing.prediction.roots import find_root
+from inducing.threads import Work, threads_for, threads_of_user, using_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +209,7 @@ def predict(
     else:
         x = check_inputs(x, network.input_shape, network.dtype)
         network.tie(likelihood)
-        num_samples = 100 if num_samples is None else num_samples
+        num_samples = 100 if num_samples is None else check_whole("num_samples", num_samples)
         if parallel == "samples":
             if num_samples < ranks.size:
                 raise ValueError(
@@ -219,7 +220,11 @@ def predict(
             num_samples = parts[ranks.rank]
             if not ranks.first:
                 stream = seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
-        functions = network.sample_functions(num_samples, stream)
+    rows_at_a_time = min(batch_size or len(x), len(x))
+    threads = threads_of_user() or threads_for(_operations(network, x[:1], num_samples or 1, rows_at_a_time))
+    if isinstance(network, Network):
+        with using_threads(threads):
+            functions = network.sample_functions(num_samples or 1, stream)
     if ranks.size > 1:
         models = [likelihood, network] if isinstance(network, Network) else [likelihood]
         learned = [checksums(model.parameters()) for model in models]
@@ -237,8 +242,17 @@ def predict(
         parts = shares(len(x), ranks.size)
         x = x.split(parts)[ranks.rank]
     device = functions.device
-    with torch.no_grad():
+    with torch.no_grad(), using_threads(threads):
         outputs = torch.cat([functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))], 1)
     outputs = ranks.concatenate(outputs, 1 if parallel == "rows" else 0, parts)
     frozen = copy.deepcopy(likelihood).requires_grad_(False)
     return Predictive(outputs, frozen, seed=seed)
+
+
+def _operations(network: Network | HMCSamples, row: Tensor, num_samples: int, rows: int) -> float:
+    """Floating-point operations of the draws and of one batch, from those of one draw and one row."""
+    with torch.no_grad(), Work() as drawing:
+        functions = network.functions if isinstance(network, HMCSamples) else network.sample_functions(1, 0)
+    with torch.no_grad(), Work() as running:
+        functions(row.to(functions.device))
+    return (drawing.operations + rows * running.operations) * num_samples

@@ -1,0 +1,114 @@
+"""How many threads a computation gets, and how they wait for each other.
+
+OpenMP's threads spin by default while they wait, and torch starts one for each core. Beside another busy program, a
+spinning thread takes the core that the thread it waits for needs: two threads are then up to 40 times slower than one. So
+`import inducing` asks for threads that sleep while they wait, and `fit` and `predict` use several only where the work is
+worth it. The number follows from the work and the number of cores, never from the clock or the load, since sums round
+differently with another number of threads.
+
+Settings of the user win: the environment variables below, and `torch.set_num_threads`. This module is imported before torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# read by the OpenMP library when torch loads it
+WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+IS_FIRST = "torch" not in sys.modules
+THREADS_SLEEP = IS_FIRST or any(name in os.environ for name in WAIT_VARIABLES)
+if IS_FIRST and not any(name in os.environ for name in WAIT_VARIABLES):
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+
+import torch  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils.flop_counter import flop_registry  # noqa: E402
+
+DEFAULT_COUNT = torch.get_num_threads()
+# floating-point operations of a step or a batch that are worth one more thread (benchmarks/threads.md)
+WORTH_A_THREAD = 5e8
+
+
+class Work(TorchDispatchMode):
+    """Counts the floating-point operations of products, convolutions, factorisations and solves in a ``with`` block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0.0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        operator = function.overloadpacket
+        if operator in flop_registry:
+            self.operations += flop_registry[operator](*args, **kwargs, out_val=result)
+        elif operator is torch.ops.aten.linalg_solve_triangular:
+            # N^2 for each right-hand side
+            self.operations += args[0].shape[-1] * result.numel()
+        elif operator is torch.ops.aten.linalg_cholesky_ex:
+            self.operations += args[0].shape[-1] * args[0].numel() / 3
+        return result
+
+
+def threads_of_user() -> int | None:
+    """The number of threads that the user has set, by the environment or by torch; None if there is no such setting."""
+    count = _blocks.outside if _blocks.active else torch.get_num_threads()
+    cores = os.cpu_count() or 1
+    # torch starts a thread for each core, or for each physical one
+    is_default = count == DEFAULT_COUNT and (IS_FIRST or count in (cores, cores // 2))
+    return None if is_default and not any(name in os.environ for name in COUNT_VARIABLES) else count
+
+
+def threads_for(operations: float) -> int:
+    """The number of threads for a step or a batch with so many floating-point operations."""
+    of_user = threads_of_user()
+    if of_user is not None:
+        return of_user
+    # threads that spin are not worth the risk
+    most = DEFAULT_COUNT if THREADS_SLEEP else 1
+    return max(1, min(most, int(operations / WORTH_A_THREAD)))
+
+
+class _Blocks(threading.local):
+    """Blocks of `using_threads` that are running: torch's setting outside all of them, and those of this Python thread."""
+
+    lock = threading.Lock()
+    active = 0
+    outside = 0
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+
+_blocks = _Blocks()
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Run the block with this number of threads, or with what `change_threads` sets inside."""
+    with _blocks.lock:
+        if not _Blocks.active:
+            _Blocks.outside = torch.get_num_threads()
+        _Blocks.active += 1
+    _blocks.counts.append(count)
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        _blocks.counts.pop()
+        torch.set_num_threads(_blocks.counts[-1] if _blocks.counts else _Blocks.outside)
+        with _blocks.lock:
+            _Blocks.active -= 1
+
+
+def change_threads(count: int) -> None:
+    """Change the number of threads inside a block of `using_threads`."""
+    _blocks.counts[-1] = count
+    torch.set_num_threads(count)

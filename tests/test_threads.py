@@ -1,0 +1,165 @@
+"""Threads: who decides on their number, and how they wait."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import inducing
+from inducing import threads
+from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    """A machine with two cores, and a user without settings."""
+    for name in threads.COUNT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "DEFAULT_COUNT", 2)
+    monkeypatch.setattr(threads, "THREADS_SLEEP", True)
+    monkeypatch.setattr(threads, "IS_FIRST", True)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_threads_follow_the_work(two_cores):
+    assert [threads_for(work * threads.WORTH_A_THREAD) for work in (0.0, 0.9, 1.9, 2.0, 1e6)] == [1, 1, 1, 2, 2]
+
+
+def test_threads_that_spin_are_not_used(two_cores, monkeypatch):
+    monkeypatch.setattr(threads, "THREADS_SLEEP", False)
+    assert threads_for(1e20) == 1
+
+
+def test_settings_of_the_user_win(two_cores, monkeypatch):
+    assert threads_of_user() is None
+    torch.set_num_threads(3)
+    assert threads_of_user() == threads_for(0) == threads_for(1e20) == 3
+    torch.set_num_threads(2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert threads_of_user() == threads_for(0) == 2
+
+
+def test_a_block_has_its_threads_and_gives_them_back(two_cores):
+    with using_threads(1):
+        assert torch.get_num_threads() == 1
+        # not a setting of the user
+        assert threads_of_user() is None
+        change_threads(3)
+        with using_threads(1):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == 2
+
+
+def test_blocks_of_other_python_threads_are_not_settings_of_the_user(two_cores):
+    found = []
+
+    def look():
+        found.append(threads_of_user())
+        with using_threads(3):
+            found.append(torch.get_num_threads())
+
+    with using_threads(1):
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        assert torch.get_num_threads() == 1
+    assert found == [None, 3]
+    assert torch.get_num_threads() == 2
+    assert threads_of_user() is None
+
+
+def test_operations_are_counted():
+    a, b = torch.randn(3, 5, 7, requires_grad=True), torch.randn(3, 7, 2)
+    with Work() as product:
+        (a @ b).sum().backward()
+    # forward, and the gradient of a
+    assert product.operations == 2 * 2 * 3 * 5 * 7 * 2
+    with Work() as solve:
+        torch.linalg.solve_triangular(torch.eye(4), torch.randn(4, 6), upper=False)
+    assert solve.operations == 4 * 4 * 6
+    with Work() as factor:
+        torch.linalg.cholesky_ex(torch.eye(6).expand(5, 6, 6))
+    assert factor.operations == 5 * 6**3 / 3
+
+
+def make_run(**settings):
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 2), torch.randn(20, 1)
+    network = inducing.models.mlp(2, 1, [5], inducing_points=x[:5], inducing_targets=y[:5])
+    return lambda **more: inducing.fit(
+        network, inducing.Gaussian(), (x, y), progress=False, **settings, **more
+    ), network
+
+
+def test_fit_chooses_after_its_first_step(two_cores, monkeypatch):
+    seen = []
+    for worth, wanted in ((1e12, [1, 1, 1]), (1.0, [2, 2, 2])):
+        monkeypatch.setattr(threads, "WORTH_A_THREAD", worth)
+        run, _ = make_run(num_steps=3)
+        seen.clear()
+        run(callbacks=lambda record: seen.append(torch.get_num_threads()))
+        assert seen == wanted
+        assert torch.get_num_threads() == 2
+
+
+def test_a_continued_run_keeps_its_threads(two_cores, monkeypatch, tmp_path):
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1.0)
+    run, _ = make_run(num_steps=4, checkpoint=tmp_path)
+    run(callbacks=lambda record: record.step == 2)
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1e12)
+    seen = []
+    run, _ = make_run(num_steps=5, checkpoint=tmp_path)
+    run(callbacks=lambda record: seen.append((record.step, torch.get_num_threads())))
+    assert seen == [(3, 2), (4, 2), (5, 2)]
+
+
+def test_fit_and_predict_leave_settings_of_the_user(two_cores):
+    torch.set_num_threads(3)
+    seen = []
+    run, network = make_run(num_steps=2)
+    run(callbacks=lambda record: seen.append(torch.get_num_threads()))
+    inducing.predict(network, inducing.Gaussian(), torch.randn(3, 2), 4)
+    assert seen == [3, 3]
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize(("worth", "wanted"), [(1e12, {1}), (1.0, {2})])
+def test_predict_chooses_by_its_work(two_cores, monkeypatch, worth, wanted):
+    _, network = make_run()
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", worth)
+    seen, original = set(), inducing.FunctionSamples.forward
+
+    def forward(self, x):
+        if len(x) > 1:
+            seen.add(torch.get_num_threads())
+        return original(self, x)
+
+    monkeypatch.setattr(inducing.FunctionSamples, "forward", forward)
+    inducing.predict(network, inducing.Gaussian(), torch.randn(6, 2), 4, batch_size=3)
+    assert seen == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "wanted"),
+    [
+        ("", {}, "passive True"),
+        ("import torch", {}, "None False"),
+        ("", {"OMP_WAIT_POLICY": "active"}, "active True"),
+        ("import torch", {"GOMP_SPINCOUNT": "0"}, "None True"),
+    ],
+)
+def test_threads_sleep_unless_the_user_says_otherwise(before, variables, wanted):
+    hidden = {*threads.WAIT_VARIABLES, *threads.COUNT_VARIABLES}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden} | variables
+    script = f"{before}\nimport os, inducing.threads as t\nprint(os.environ.get('OMP_WAIT_POLICY'), t.THREADS_SLEEP)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert run.stdout.strip() == wanted
