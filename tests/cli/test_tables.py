@@ -1,6 +1,7 @@
 """Tables in the terminal: the whole path through the real command, and every message with its exit code."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -298,6 +299,44 @@ def test_predict_refuses_models(model):
     assert refused(
         run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
     )
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """No new files, as in a folder that is write-protected; the tests may run as root, who may write everywhere."""
+    plain = os.open
+
+    def refuse(path, flags, *rest, **options):
+        if flags & os.O_EXCL:
+            raise PermissionError(13, "Permission denied", str(path))
+        return plain(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("option", ["--out", "--report"])
+def test_fit_notices_a_file_that_cannot_be_written_before_training(option, here, read_only, monkeypatch):
+    monkeypatch.setattr(fitting, "fit_problem", lambda *_: pytest.fail("a model was fitted"))
+    done = run("fit", "t.csv", "--target", "price", option, "r.html")
+    assert refused(done, "inducing fit: ")
+    assert "Permission denied" in done.stderr
+
+
+def test_predict_notices_a_file_that_cannot_be_written_first(model, read_only, monkeypatch):
+    monkeypatch.setattr(predicting, "predict_table", lambda *_, **__: pytest.fail("rows were predicted"))
+    done = run("predict", model, "t.csv", "--out", "p.csv")
+    assert refused(done, "inducing predict: p.csv cannot be written: Permission denied")
+
+
+def test_what_is_not_a_file_is_not_replaced(model):
+    os.mkfifo("pipe")
+    for done in (
+        run("fit", "t.csv", "--target", "price", "--out", "pipe"),
+        run("predict", model, "t.csv", "--out", "pipe"),
+    ):
+        assert done.exit_code == 2
+        assert "pipe is a pipe" in done.stderr
+    assert Path("pipe").is_fifo()
 
 
 def test_predictions_are_csv(model):
