@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.arrays import as_tensor
 from inducing.data.cache import data_folder, fetch, root
 from inducing.data.standardise import Standardiser
 
@@ -80,7 +81,7 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
         inputs.apply(x[train], dtype),
         targets.apply(y[train], dtype),
         inputs.apply(x[test], dtype),
-        torch.as_tensor(y[test], dtype=dtype),
+        as_tensor(y[test], dtype),
         float(targets.mean[0]),
         float(targets.std[0]),
     )

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from inducing.arrays import as_tensor
 from inducing.checks import check_dtype, check_inputs, check_whole
 from inducing.inference.checkpoint import checksums
 from inducing.inference.distributed import ALONE, join
@@ -100,7 +100,7 @@ class Predictive:
         logarithm of the nearer tail finds it, in float64, so that far tails keep their digits. For counts, and for 0 and 1,
         it is the smallest integer k with P(Y <= k) >= q.
         """
-        levels = torch.as_tensor(q, dtype=torch.float64)
+        levels = as_tensor(q, dtype=torch.float64)
         if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles are one or more numbers between 0 and 1, got {q}")
         found = torch.stack([self._quantile(level) for level in levels.reshape(-1).tolist()])
@@ -130,7 +130,7 @@ class Predictive:
         Arrays, unlike tensors, may have one number for each row where there is one target, as those of scikit-learn have.
         """
         if not isinstance(y, Tensor):
-            y = torch.tensor(np.asarray(y))
+            y = as_tensor(y)
             y = y[:, None] if y.ndim == 1 and self._target_shape == (1,) else y
         y = self.likelihood.check_targets(y, tuple(self.outputs.shape[2:]))
         check_dtype("y", y, self.outputs.dtype)
@@ -145,9 +145,7 @@ class Predictive:
         """
         if self.likelihood.support != "real":
             raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
-        mean, std = (
-            torch.as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale)
-        )
+        mean, std = (as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale))
         targets = self._target_shape
         if not (mean.shape in ((), (1,), targets) and std.shape in ((), (1,), targets) and (std > 0).all()):
             raise ValueError(f"location and scale must be numbers, or {targets} of them, and scale positive")

@@ -6,13 +6,13 @@ import warnings
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Shaped
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from inducing.arrays import as_tensor
 from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
 from inducing.nn.likelihoods.heteroscedastic import outputs_of
 from inducing.prediction.predictive import Predictive
@@ -58,11 +58,11 @@ def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predicti
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     # targets without noise have a density without bound; keep it finite
-    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape).copy()
-    outputs = outputs_of(torch.from_numpy(mean / scale), torch.from_numpy(variance))[None]
+    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape)
+    outputs = outputs_of(as_tensor(mean / scale), as_tensor(variance))[None]
     noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()
     return Predictive(outputs, noise).unstandardise(np.zeros(len(scale)), scale)
 
 
 def _classes(log_probabilities: np.ndarray) -> Predictive:
-    return Predictive(torch.from_numpy(log_probabilities.copy()).clamp_min(-700.0)[None], Categorical())
+    return Predictive(as_tensor(log_probabilities).clamp_min(-700.0)[None], Categorical())

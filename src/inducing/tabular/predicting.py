@@ -61,7 +61,7 @@ def predict_table(
         for column in model.schema_columns:
             imputed[column.name] += int(inputs[column.name].isna().sum())
             if column.kind == "categorical":
-                unseen[column.name] += int((~encode(column, inputs[column.name]).any(1)).sum())
+                unseen[column.name] += int((encode(column, inputs[column.name]) < 0).sum())
         check_free(tuple(keep), list(predictions.columns))
         written = pd.concat([chunk[list(keep)], predictions], axis=1)
         text = io.StringIO()
