@@ -251,7 +251,7 @@ def test_bad_usage_leaves_with_2(arguments, here):
         (change().drop(columns="size"), "the columns are not those of the training table: 'size' missing"),
         (change(extra=1), "the columns are not those of the training table: 'extra' too many"),
         (change(size="large"), "column 'size' was numeric in the training table, but row 0 holds 'large'"),
-        (change(colour=1.5), "column 'colour' is float64, but was text in the training table: 'blue', 'red'"),
+        (change(colour=1.5), "column 'colour' holds numbers, but was text in the training table: 'blue', 'red'"),
         (change(size=HOLE), "column 'size' has 1 missing values (first in row 7)"),
         (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
         (change()[:0], "new.csv is empty: it has no rows to predict"),
