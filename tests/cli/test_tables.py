@@ -1,5 +1,6 @@
 """Tables in the terminal: the whole path through the real command, and every message with its exit code."""
 
+import gzip
 import io
 import os
 import subprocess
@@ -228,6 +229,7 @@ def test_a_target_alone_is_not_numeric(here):
         ("t.csv", b"", "t.csv is not a CSV file with a heading: "),
         ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading"),
         ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file: "),
+        ("t.csv.gz", gzip.compress(b"size,price\n1,2\n", mtime=0)[:-9], "t.csv.gz is not a CSV file with a heading: "),
         ("none.csv", None, "none.csv is not a file"),
     ],
 )

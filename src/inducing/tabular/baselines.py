@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Shaped
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from inducing.arrays import as_tensor
+from inducing.data.standardise import Standardiser
 from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
 from inducing.nn.likelihoods.heteroscedastic import outputs_of
 from inducing.prediction.predictive import Predictive
@@ -29,9 +28,9 @@ def regression_baselines(
     residuals, the same everywhere.
     """
     constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
-    scale = StandardScaler().fit(x)
-    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(scale.transform(x), y)
-    mean = ridge.predict(scale.transform(x_test)).reshape(constant.shape)
+    x, x_test = _standardised(x, x_test)
+    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(x, y)
+    mean = ridge.predict(x_test).reshape(constant.shape)
     # cv_results_ are squared errors (T, O, penalties)
     squares = ridge.cv_results_.reshape(len(y), -1, len(PENALTIES)).mean(0)
     return {
@@ -46,12 +45,19 @@ def classification_baselines(
     """The frequencies of the training labels; and logistic regression on standardised inputs, with its usual penalty."""
     _, counts = np.unique(y, return_counts=True)
     constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
-    pipeline: Any = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    x, x_test = _standardised(x, x_test)
+    logistic = LogisticRegression(max_iter=1000)
     with warnings.catch_warnings():
         # a baseline that stops early is still one
         warnings.simplefilter("ignore", ConvergenceWarning)
-        pipeline.fit(x, y)
-    return {"constant": _classes(constant), "logistic": _classes(pipeline.predict_log_proba(x_test))}
+        logistic.fit(x, y)
+    return {"constant": _classes(constant), "logistic": _classes(logistic.predict_log_proba(x_test))}
+
+
+def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both by the training rows; unlike that of scikit-learn, ours takes values above 1e154."""
+    scale = Standardiser.of(x)
+    return scale.apply(x, torch.float64).numpy(), scale.apply(x_test, torch.float64).numpy()
 
 
 def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
