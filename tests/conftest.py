@@ -100,7 +100,8 @@ def small_images(tmp_path, monkeypatch):
             pixels, labels = make_images(20 if train else 10, described.shape)
             write_image_set(tmp_path, name, train, pixels, labels)
             written[name, train] = pixels, labels
-    monkeypatch.setattr(image_files, "SHA256", {})
+    for table in ("SHA256", "MD5"):
+        monkeypatch.setattr(image_files, table, {})
     monkeypatch.setenv("INDUCING_DATA", str(tmp_path))
     return written
 

@@ -1,6 +1,7 @@
 """The command line as a user meets it: the real command in a process of its own, and its pages of help within ours."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from inducing.cli import app
 from inducing.data import image_files, uci
+from inducing.experiments import report, sweep, toy
 from tests.conftest import pack_cifar, served, write_uci_set
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +56,23 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("inducing demo: ")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_files_that_cannot_be_written_are_noticed_before_any_run(tmp_path, monkeypatch):
+    for name in ("toy.png", "compositional-bnn-smoke.png", "report.html"):
+        os.mkfifo(tmp_path / name)
+    shutil.copy(ROOT / "results" / "linear.jsonl", tmp_path)
+    monkeypatch.setattr(toy, "run", lambda *_, **__: pytest.fail("a run was started"))
+    monkeypatch.setattr(sweep, "_run_all", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.setattr(report, "_summary", lambda *_: pytest.fail("the report was made"))
+    for arguments in (
+        ["demo", "--out", tmp_path],
+        ["reproduce", "compositional-bnn", "--preset", "smoke", "--out", tmp_path],
+        ["report", "--results", tmp_path, "--out", tmp_path / "report.html"],
+    ):
+        done = CliRunner().invoke(app, list(map(str, arguments)))
+        assert done.exit_code == 2
+        assert "is a pipe" in done.stderr
 
 
 def test_report(tmp_path):

@@ -64,7 +64,7 @@ def test_imports_go_only_upwards():
         "cli",
         "__main__",
     ]
-    free = {"checks", "files", "threads"}
+    free = {"arrays", "checks", "files", "threads"}
     for path in (ROOT / "src" / "inducing").rglob("*.py"):
         own = path.relative_to(ROOT / "src" / "inducing").parts[0].removesuffix(".py")
         if own == "__init__":
@@ -78,3 +78,10 @@ def test_imports_go_only_upwards():
 def test_the_version_is_in_the_changelog():
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_no_global_generator_is_seeded():
+    """Threads share the global generators of torch and NumPy; ours have a generator for each purpose."""
+    pattern = r"torch\.(manual_seed|random\.|seed\()|fork_rng|np\.random\.(?!default_rng|Generator)"
+    for path in (ROOT / "src" / "inducing").rglob("*.py"):
+        assert not re.search(pattern, path.read_text()), path

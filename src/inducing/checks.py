@@ -10,6 +10,9 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+# the dtypes in which layers of all kinds work
+DTYPES = (torch.float32, torch.float64)
+
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A hint for the end of a message about an unknown name, if one that is known looks like it."""
@@ -113,9 +116,10 @@ def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: st
 def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
     """Ask for the dtype of the network; labels are integers and have their own check."""
     if value.is_floating_point() and value.dtype != dtype:
+        # half precision has too few digits for the factorisations of a network
+        other = f", or the network, network.to({value.dtype})" if value.dtype in DTYPES else ""
         raise TypeError(
-            f"{name} is {value.dtype} but the network is {dtype}; convert the data, {name}.to({dtype}), or the network, "
-            f"network.to({value.dtype})"
+            f"{name} is {value.dtype} but the network is {dtype}; convert the data, {name}.to({dtype}){other}"
         )
 
 

@@ -1,6 +1,8 @@
 """Tables in the terminal: the whole path through the real command, and every message with its exit code."""
 
+import gzip
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +229,7 @@ def test_a_target_alone_is_not_numeric(here):
         ("t.csv", b"", "t.csv is not a CSV file with a heading: "),
         ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading"),
         ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file: "),
+        ("t.csv.gz", gzip.compress(b"size,price\n1,2\n", mtime=0)[:-9], "t.csv.gz is not a CSV file with a heading: "),
         ("none.csv", None, "none.csv is not a file"),
     ],
 )
@@ -250,7 +253,7 @@ def test_bad_usage_leaves_with_2(arguments, here):
         (change().drop(columns="size"), "the columns are not those of the training table: 'size' missing"),
         (change(extra=1), "the columns are not those of the training table: 'extra' too many"),
         (change(size="large"), "column 'size' was numeric in the training table, but row 0 holds 'large'"),
-        (change(colour=1.5), "column 'colour' is float64, but was text in the training table: 'blue', 'red'"),
+        (change(colour=1.5), "column 'colour' holds numbers, but was text in the training table: 'blue', 'red'"),
         (change(size=HOLE), "column 'size' has 1 missing values (first in row 7)"),
         (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
         (change()[:0], "new.csv is empty: it has no rows to predict"),
@@ -298,6 +301,44 @@ def test_predict_refuses_models(model):
     assert refused(
         run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
     )
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """No new files, as in a folder that is write-protected; the tests may run as root, who may write everywhere."""
+    plain = os.open
+
+    def refuse(path, flags, *rest, **options):
+        if flags & os.O_EXCL:
+            raise PermissionError(13, "Permission denied", str(path))
+        return plain(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("option", ["--out", "--report"])
+def test_fit_notices_a_file_that_cannot_be_written_before_training(option, here, read_only, monkeypatch):
+    monkeypatch.setattr(fitting, "fit_problem", lambda *_: pytest.fail("a model was fitted"))
+    done = run("fit", "t.csv", "--target", "price", option, "r.html")
+    assert refused(done, "inducing fit: ")
+    assert "Permission denied" in done.stderr
+
+
+def test_predict_notices_a_file_that_cannot_be_written_first(model, read_only, monkeypatch):
+    monkeypatch.setattr(predicting, "predict_table", lambda *_, **__: pytest.fail("rows were predicted"))
+    done = run("predict", model, "t.csv", "--out", "p.csv")
+    assert refused(done, "inducing predict: p.csv cannot be written: Permission denied")
+
+
+def test_what_is_not_a_file_is_not_replaced(model):
+    os.mkfifo("pipe")
+    for done in (
+        run("fit", "t.csv", "--target", "price", "--out", "pipe"),
+        run("predict", model, "t.csv", "--out", "pipe"),
+    ):
+        assert done.exit_code == 2
+        assert "pipe is a pipe" in done.stderr
+    assert Path("pipe").is_fifo()
 
 
 def test_predictions_are_csv(model):

@@ -3,6 +3,7 @@
 import datetime
 import json
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -183,3 +184,43 @@ def test_a_stray_text_among_numbers_is_named():
     frame = pd.DataFrame({"size": [str(i * 1.5) for i in range(59)] + ["?"], "y": range(60)})
     with pytest.raises(TableError, match="'size' holds numbers, but not only: its value number 60 is '\\?'"):
         Schema.of(frame)
+
+
+def test_categories_that_are_true_and_false_are_booleans():
+    values = [True, False, True, None]
+    table = pd.DataFrame({"sold": pd.Categorical(values)})
+    schema = Schema.of(table, impute=True)
+    assert schema.encode(table).ravel().tolist() == [1, 0, 1, 1]
+    assert schema == Schema.of(pd.DataFrame({"sold": values}), impute=True)
+    assert schema.encode(pd.DataFrame({"sold": [False, True]})).ravel().tolist() == [0, 1]
+
+
+def test_many_columns_are_looked_up_once(monkeypatch):
+    """The cost is linear in the number of columns: names are listed a fixed number of times."""
+    schema = Schema.of(pd.DataFrame(np.arange(60.0).reshape(3, 20), columns=[f"c{k}" for k in range(20)]))
+    table = pd.DataFrame(np.ones((1, 20)), columns=list(schema.names))
+    names, times = schema.names, []
+
+    def listed(self):
+        times.append(None)
+        return names
+
+    monkeypatch.setattr(Schema, "names", property(listed))
+    schema.encode(table)
+    assert len(times) < 5
+
+
+def test_memory_for_categories_is_that_of_the_result():
+    values = [f"v{k}" for k in range(500)]
+    table = pd.DataFrame({"code": np.random.default_rng(0).choice(values, 4000)})
+    result = 4000 * table["code"].nunique() * 8
+    tracemalloc.start()
+    try:
+        schema = Schema.of(table)
+        assert tracemalloc.get_traced_memory()[1] < result / 4
+        tracemalloc.reset_peak()
+        encoded = schema.encode(table)
+        assert tracemalloc.get_traced_memory()[1] < 1.3 * result
+    finally:
+        tracemalloc.stop()
+    assert (encoded.sum(1) == 1).all()

@@ -44,3 +44,25 @@ def test_whole_weights_are_repeated_rows():
     weighted, repeated = Standardiser.of(x, weights), Standardiser.of(x.repeat_interleave(weights, 0))
     torch.testing.assert_close(weighted.mean, repeated.mean)
     torch.testing.assert_close(weighted.std, repeated.std)
+
+
+def test_reversed_rows():
+    rows, weights = np.random.default_rng(0).normal(size=(5, 2)), np.arange(1.0, 6.0)
+    forward, backward = Standardiser.of(rows, weights), Standardiser.of(rows[::-1], weights[::-1])
+    torch.testing.assert_close(forward.mean, backward.mean)
+    torch.testing.assert_close(forward.apply(rows[::-1]), forward.apply(rows).flip(0))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+def test_sizes_whose_squares_are_out_of_range(size):
+    rows = np.array([[1.0], [2.0], [6.0]])
+    expected = Standardiser.of(rows)
+    found = Standardiser.of(size * rows)
+    np.testing.assert_allclose(found.mean / size, expected.mean)
+    np.testing.assert_allclose(found.std / size, expected.std)
+    torch.testing.assert_close(found.apply(size * rows), expected.apply(rows))
+
+
+def test_sizes_whose_differences_are_out_of_range():
+    with pytest.raises(ValueError, match="column 1 has values as large as"):
+        Standardiser.of(np.array([[1.0, 1.5e308], [1.0, -1.5e308]]))

@@ -1,7 +1,9 @@
+import gzip
 import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 from inducing.data.tables import TableError, estimate_rows, read_chunks, read_table
@@ -66,14 +68,38 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path):
         ),
         ("t.csv", b"a;b\n1,5;2\n", r"the columns of t\.csv are separated by ';'; save it with commas"),
         ("t.csv.gz", b"a,b\n1,2\n", r"t\.csv\.gz is not a CSV file with a heading: "),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], r"t\.csv\.gz is not a CSV file"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + b"\x07" * 20, r"t\.csv\.gz is not a CSV file"),
+        ("t.csv.gz", gzip.compress(b"a;b\n1,5;2\n", mtime=0), r"separated by ';'"),
         ("t.parquet", b"a,b\n1,2\n", r"t\.parquet is not a Parquet file: "),
+        ("t.csv", b"x,y,y\n1,2,2\n", r"several columns of t\.csv have the heading 'y'"),
+        ("t.csv", b'x,"y",y\n1,2,2\n', r"several columns of t\.csv have the heading 'y'"),
+        ("t.csv", b"x,y\n1,2,3\n4,5,6\n", "Expected 2 fields in line 2"),
+        ("t.csv", b"x,y\n1,2,3\n4,5\n", "Expected 2 fields in line 2"),
+        ("t.csv", b"x,y\n0,1,2\n1,5,6\n", "Expected 2 fields in line 2"),
+        ("t.csv", b"x,y\n1,2,\n4,5,\n", "Expected 2 fields in line 2"),
+        ("t.csv", b"x,y\n1\n4,5,6\n", "Expected 2 fields in line 3"),
+        ("t.csv", b"x,y\n1,2,3,4\n", "Expected 2 fields in line 2"),
     ],
 )
-def test_what_is_no_table_is_refused(name, content, message, tmp_path):
+@pytest.mark.parametrize("rows", [None, 1])
+def test_what_is_no_table_is_refused(rows, name, content, message, tmp_path):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(TableError, match=message):
-        read_table(tmp_path / name)
+        list(read_chunks(tmp_path / name, rows))
+
+
+def test_a_heading_may_look_like_a_number_of_a_copy(tmp_path):
+    (tmp_path / "t.csv").write_text("y,y.1\n1,2\n")
+    assert list(read_table(tmp_path / "t.csv").columns) == ["y", "y.1"]
+
+
+def test_headings_of_parquet_must_differ(tmp_path):
+    table = pyarrow.table([[1, 2], [3, 4]], names=["y", "y"])
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="several columns"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_parquet_is_an_extra(tmp_path, monkeypatch):

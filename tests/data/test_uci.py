@@ -111,8 +111,11 @@ def test_a_set_is_found_downloaded_and_verified_as_a_whole(server):
     folder = uci.download("yacht")
     server.server_close()
     assert uci.find("yacht") == folder
-    assert len(list(folder.iterdir())) == 44
-    assert uci.verify("yacht") == "yacht: 20 splits of 54 + 6 rows, 6 features, no checksum known"
+    assert len(list(folder.glob("*.txt"))) == 44
+    assert uci.verify("yacht") == "yacht: 20 splits of 54 + 6 rows, 6 features, as first downloaded"
+    (folder / "index_train_7.txt").write_text((folder / "index_train_7.txt").read_text() + "\n")
+    with pytest.raises(ValueError, match=r"index_train_7\.txt has changed"):
+        uci.verify("yacht")
 
 
 def test_a_set_is_downloaded_into_the_folder_that_is_named(server, tmp_path, monkeypatch):

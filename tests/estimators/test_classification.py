@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_iris
@@ -199,3 +200,27 @@ def test_a_warm_start_has_the_same_classes():
 def test_bad_arguments(settings, y, message):
     with pytest.raises(ValueError, match=message):
         inducing.BNNClassifier(max_steps=1, **settings).fit(X, y)
+
+
+LARGE = [2**53, 2**53 + 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (np.array(LARGE * 5), LARGE),
+        (pd.Series(LARGE * 5, dtype="Int64"), LARGE),
+        (pd.Series(pd.Categorical(LARGE * 5)), LARGE),
+        (pd.Categorical([True, False] * 5), [False, True]),
+        (pd.Series(pd.Categorical([True, False] * 5)), [False, True]),
+        (pd.Series([True, False] * 5, dtype="boolean"), [False, True]),
+        (np.array([True, False] * 5, dtype=object), [False, True]),
+        (pd.Series(["no", "yes"] * 5, dtype="string"), ["no", "yes"]),
+    ],
+)
+def test_labels_of_pandas_keep_their_values(labels, classes, tmp_path):
+    model = inducing.BNNClassifier(**{**SMALL, "max_steps": 2, "hidden": (4,)}).fit(X[:10], labels)
+    assert model.classes_.tolist() == classes
+    assert all(type(found) is type(wanted) for found, wanted in zip(model.classes_.tolist(), classes, strict=True))
+    inducing.save(model, tmp_path / "model.safetensors")
+    assert inducing.load(tmp_path / "model.safetensors").classes_.tolist() == classes

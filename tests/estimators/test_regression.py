@@ -406,3 +406,55 @@ def test_weights_of_zero_and_below():
         inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.zeros(60))
     with pytest.raises(ValueError, match="Negative values"):
         inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=-np.ones(60))
+
+
+def test_reversed_rows_are_predicted_as_others(two):
+    backward = X[::-1]
+    np.testing.assert_allclose(two.predict(backward), two.predict(X)[::-1])
+    np.testing.assert_allclose(two.score(backward, BOTH[::-1]), two.score(X, BOTH))
+    assert two.sample_y(np.flip(X, 0), 2).shape == (60, 2, 2)
+    assert two.sample_functions(2)(backward).shape == (2, 60, 2)
+    two.predict_distribution(backward).log_prob(BOTH[::-1])
+
+
+def test_reversed_tables_are_predicted_as_others():
+    table = pd.DataFrame(X, columns=["a", "b"])
+    model = inducing.BNNRegressor(**SMALL | {"max_steps": 2}).fit(table.iloc[::-1], pd.Series(Y).iloc[::-1])
+    np.testing.assert_allclose(model.predict(table.iloc[::-1]), model.predict(table)[::-1])
+
+
+@pytest.mark.parametrize("size", [1e160, 1e-160])
+def test_targets_whose_variance_is_out_of_range_are_refused(size):
+    with pytest.raises(ValueError, match="y has values of the size"):
+        inducing.BNNRegressor(**SMALL).fit(X, size * Y)
+
+
+def test_large_inputs_are_saved_and_loaded(tmp_path):
+    model = inducing.BNNRegressor(**SMALL | {"max_steps": 2}).fit(1e300 * X, Y)
+    inducing.save(model, tmp_path / "model.safetensors")
+    again = inducing.load(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(again.predict(1e300 * X), model.predict(1e300 * X))
+
+
+@pytest.mark.parametrize("regressor", REGRESSORS)
+@pytest.mark.parametrize("posterior", ["global", "local"])
+def test_other_threads_do_not_disturb_a_fit(regressor, posterior, monkeypatch):
+    """Torch's global generator is shared by all threads."""
+    small = {**SMALL, "posterior": posterior, "num_inducing": 5, "max_steps": 2}
+    alone = regressor(**small).fit(X[:20], Y[:20]).predict(X[:3])
+    for name in ("mlp", "deep_gp"):
+        make = getattr(architectures, name)
+
+        def disturbed(*arguments, make=make, **settings):
+            torch.manual_seed(12345)
+            return make(*arguments, **settings)
+
+        monkeypatch.setattr(architectures, name, disturbed)
+    np.testing.assert_allclose(regressor(**small).fit(X[:20], Y[:20]).predict(X[:3]), alone)
+
+
+def test_a_fit_leaves_the_global_generators_alone():
+    before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    inducing.BNNRegressor(**SMALL | {"posterior": "local", "max_steps": 2}).fit(X, Y).sample_y(X)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(np.random.get_state()[1], numbers)  # noqa: NPY002

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -52,6 +54,31 @@ def test_a_number_of_inducing_points_is_drawn():
     network = inducing.Network([linear(3, 1)], num_inducing=500)
     assert network.num_inducing == 500
     assert abs(network.inducing_points.std() - 1) < 0.1
+
+
+@pytest.mark.parametrize("posterior", ["factorised", "local", "global", "factorised->global"])
+def test_a_generator_gives_the_initial_values(posterior):
+    """The same ones as torch's global generator with that seed, which is left alone."""
+    make = partial(inducing.models.mlp, 3, 1, [4], posterior=posterior, num_inducing=5)
+    torch.manual_seed(3)
+    expected = make()
+    before = torch.get_rng_state()
+    found = make(generator=torch.Generator().manual_seed(3))
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, other in zip(found.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("posterior", ["local", "global", "dsvi", "coupled"])
+def test_a_generator_gives_the_initial_values_of_processes(posterior):
+    make = partial(inducing.models.deep_gp, 2, 1, 2, posterior=posterior, num_inducing=5)
+    torch.manual_seed(3)
+    expected = make()
+    before = torch.get_rng_state()
+    found = make(generator=torch.Generator().manual_seed(3))
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, other in zip(found.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_the_network_takes_the_dtype_of_its_inducing_points():
@@ -170,6 +197,7 @@ LR = inducing.Factorised(local_reparameterisation=True)
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X[0]), ValueError, r"inducing_points must be \(M, features\), got \(3,\)"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X, input_shape=4), ValueError, r"inducing_points must be \(M, 4\), got \(10, 3\)"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X.long()), TypeError, "floating point"),
+        (lambda: inducing.Network([linear(3, 1)], inducing_points=X.half()), TypeError, "float32 or float64"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X.numpy()), TypeError, r"torch\.as_tensor"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X / 0), ValueError, "NaN or inf in 10 of 10 rows"),
         (lambda: inducing.Network([linear(5, 1)], inducing_points=X), ValueError, r"layers\.0 Linear\(5, 1.*takes rows of 5 features, but what reaches it is \(3,\)"),
@@ -200,6 +228,8 @@ def test_local_reparameterisation_is_fine_above_inducing_layers():
         (torch.zeros(10, 4), ValueError, r"x must have shape \(B, 3\), got \(10, 4\)"),
         (torch.zeros(3), ValueError, r"batch axis, x\[None\]"),
         (torch.zeros(10, 3).double(), TypeError, r"x is torch\.float64 but the network is torch\.float32; convert the data, x\.to\(torch\.float32\)"),
+        (torch.zeros(10, 3).half(), TypeError, r"x is torch\.float16 .* x\.to\(torch\.float32\)$"),
+        (torch.zeros(10, 3).bfloat16(), TypeError, r"x is torch\.bfloat16 .* x\.to\(torch\.float32\)$"),
         (torch.zeros(10, 3).long(), TypeError, "x is torch.int64"),
         (torch.full((10, 3), float("nan")), ValueError, r"x contains NaN or inf in 10 of 10 rows \(rows 0, 1, 2, 3, 4, \.\.\.\)"),
         (torch.zeros(10, 3).numpy(), TypeError, "x must be a torch.Tensor, got ndarray"),

@@ -277,5 +277,15 @@ def test_targets_may_be_arrays():
     with pytest.raises(ValueError, match="6 rows, one for each prediction, got 5"):
         predictive.log_prob(y[:5])
     labels = np.array([0, 2, 1, 1, 0, 2])
-    classes = inducing.Predictive(torch.randn(4, 6, 3), inducing.Categorical())
+    classes = Predictive(torch.randn(4, 6, 3), inducing.Categorical())
     assert classes.log_prob(labels).shape == (6,)
+
+
+def test_arrays_may_be_reversed():
+    predictive = inducing.Predictive(torch.randn(4, 3, 2).double(), inducing.Gaussian().double())
+    y, levels = np.random.default_rng(0).normal(size=(3, 2)), np.array([0.1, 0.5, 0.9])
+    forward = predictive.unstandardise(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    backward = predictive.unstandardise(np.array([2.0, 1.0])[::-1], np.array([4.0, 3.0])[::-1])
+    torch.testing.assert_close(forward.mean, backward.mean)
+    torch.testing.assert_close(forward.log_prob(np.flip(y, 0)), forward.log_prob(np.flip(y, 0).copy()))
+    torch.testing.assert_close(forward.quantile(levels[::-1]), forward.quantile(levels).flip(0))

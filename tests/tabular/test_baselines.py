@@ -57,3 +57,13 @@ def test_classes():
     logistic = LogisticRegression().fit(scale.transform(X), labels).predict_proba(scale.transform(X_TEST))
     np.testing.assert_allclose(baselines["logistic"].mean.numpy(), logistic, rtol=1e-3)
     assert metrics.accuracy(baselines["logistic"], truth) > 0.8
+
+
+def test_inputs_of_any_size():
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(40, 2)), random.normal(size=(40, 1))
+    expected, found = (regression_baselines(rows, y, rows[:5])["ridge"] for rows in (x, x * [1e300, 1.0]))
+    np.testing.assert_allclose(found.mean, expected.mean)
+    labels = y[:, 0] > 0
+    expected, found = (classification_baselines(rows, labels, rows[:5])["logistic"] for rows in (x, x * [1e300, 1.0]))
+    np.testing.assert_allclose(found.mean, expected.mean)

@@ -12,7 +12,7 @@ def test_round_trip(tmp_path):
     estimator = outcome("price", "weight").estimator
     TableModel(estimator, ("price", "weight"), ("id",)).save(tmp_path / "m.safetensors")
     again = TableModel.load(tmp_path / "m.safetensors")
-    assert (again.targets, again.excluded, again.text_columns) == (("price", "weight"), ("id",), ())
+    assert (again.targets, again.excluded, again.text_columns) == (("price", "weight"), ("id",), ("colour",))
     assert [c.name for c in again.schema_columns if c.kind == "categorical"] == ["colour"]
     rows = make_table()[list(INPUTS)]
     assert (again.estimator.predict(rows) == estimator.predict(rows)).all()

@@ -134,3 +134,23 @@ def test_columns_to_keep(tmp_path):
     table = TABLE[list(INPUTS)].assign(price_std=1)
     with pytest.raises(TableError, match="the predictions have columns of the names 'price_std' themselves"):
         predicted(model("price", excluded=("price_std",)), table, tmp_path / "t.csv", keep=["price_std"])
+
+
+def test_a_later_chunk_may_have_any_text(tmp_path):
+    """Only the beginning of a table decides whether a column of numbers was given for one of text."""
+    table = TABLE[list(INPUTS)].assign(colour=["red"] * 50 + ["7"] * 10)
+    with pytest.warns(TableWarning, match="the categories of 10 rows were not in the training table"):
+        assert len(predicted(model("price"), table, tmp_path / "t.csv", chunk_rows=5)) == 60
+    with pytest.raises(TableError, match="column 'colour' holds numbers"):
+        predicted(model("price"), table.assign(colour="7"), tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("values", [("true", "false", "maybe"), ("TRUE", "FALSE", "?")])
+def test_text_is_text_in_every_chunk(values, tmp_path):
+    """A chunk with `true` and `false` only looks like a column of booleans."""
+    table = pd.DataFrame({"x": np.arange(30.0), "answer": np.repeat(values, 10), "y": np.arange(30.0) ** 2})
+    problem = pose(table, ["y"])
+    estimator = make_estimator("bnn", problem, max_steps=2, n_samples=5, num_inducing=5, random_state=0)
+    fitted = TableModel(fit_problem(estimator, problem).estimator, ("y",))
+    whole, parts = (predicted(fitted, table, tmp_path / "t.csv", chunk_rows=rows) for rows in (1000, 5))
+    pd.testing.assert_frame_equal(parts, whole)

@@ -112,3 +112,25 @@ def test_test_rows_are_spread_over_classes():
 def test_what_cannot_be_a_problem(table, arguments, message):
     with pytest.raises((TableError, ValueError), match=message):
         pose(table, **arguments)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "uint64"])
+def test_large_whole_numbers_stay_apart(dtype):
+    """As floats they would be one class."""
+    labels = pd.Series([2**53, 2**53 + 1] * 10, dtype=dtype)
+    problem = pose(pd.DataFrame({"x": range(20), "y": labels}), ["y"])
+    assert problem.reason == "'y' has 2 distinct whole numbers"
+    assert np.unique(problem.y).tolist() == [2**53, 2**53 + 1]
+
+
+def test_categories_that_are_true_and_false():
+    table = pd.DataFrame({"x": range(20), "y": pd.Categorical([True, False] * 10)})
+    problem = pose(table, ["y"])
+    assert (problem.task, problem.y.dtype) == ("classification", bool)
+    assert pose(table, ["y"], "regression").y.tolist() == [1.0, 0.0] * 10
+
+
+def test_names_must_differ():
+    table = pd.DataFrame(np.zeros((20, 3)), columns=["x", "y", "y"])
+    with pytest.raises(TableError, match="several columns"):
+        pose(table, ["y"])

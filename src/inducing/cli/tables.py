@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from inducing.cli.messages import one_line_errors, one_line_warnings
-from inducing.files import open_atomically, write_atomically
+from inducing.files import check_writable, open_atomically, write_atomically
 from inducing.inference.distributed import is_first
 
 
@@ -58,8 +58,7 @@ def fit(
         # under torchrun all fit together, and the first tells and writes
         first = is_first()
         console = Console(quiet=not first)
-        for path in (out, report):
-            _check_folder(path)
+        _check_outputs(out, report)
         _check_apart(table=table, out=out, report=report)
         if report is not None and report.suffix not in (".html", ".htm"):
             raise ValueError(f"a report is an HTML file; name it {report.with_suffix('.html').name}, not {report.name}")
@@ -103,7 +102,7 @@ def predict(
         if not is_first():
             # under torchrun the first writes
             return
-        _check_folder(out)
+        _check_outputs(out)
         _check_apart(model=model, table=table, out=out)
         if out.suffix in (".parquet", ".pq"):
             raise ValueError(
@@ -133,10 +132,11 @@ def _task_of(likelihood: str | None) -> str | None:
     return "classification" if likelihood == "categorical" else "regression"
 
 
-def _check_folder(path: Path | None) -> None:
-    """Refuse before any time is spent."""
-    if path is not None and not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}; make it first")
+def _check_outputs(*paths: Path | None) -> None:
+    """Refuse files that cannot be written before any time is spent."""
+    for path in paths:
+        if path is not None and path != Path("-"):
+            check_writable(path)
 
 
 def _check_apart(**paths: Path | None) -> None:

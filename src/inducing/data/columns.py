@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pandas.api import types
 
 Kind = Literal["numeric", "categorical"]
@@ -54,7 +54,7 @@ def describe(values: pd.Series, impute: bool) -> Column:
     if present.empty:
         raise TableError(f"column {name!r} has no values at all; leave it out")
     if kind == "numeric":
-        return Column(name, kind, (), float(present.astype(float).median()) if impute else None)
+        return Column(name, kind, (), float(np.median(_numbers(name, present))) if impute else None)
     texts = _texts(present)
     categories, counts = np.unique(texts, return_counts=True)
     if len(categories) > MANY_CATEGORIES and 3 * len(categories) > len(values):
@@ -78,8 +78,8 @@ def explain_unseen(name: str, rows: int) -> str:
     return f"column {name!r}: the categories of {rows} rows were not in the training table; they count as none"
 
 
-def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
-    """Turn a column into numbers: one column as it is, or one for each category, all zero for one never seen."""
+def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[np.ndarray, " N"]:
+    """Turn a column into numbers as they are, or into positions among its categories: -1 for one never seen."""
     name, empty = column.name, values.isna().to_numpy()
     if empty.any() and column.fill is None:
         raise TableError(
@@ -93,7 +93,7 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
             raise TableError(f"column {name!r} has infinite values (first in row {row}); remove those rows")
         if column.fill is not None:
             numbers[empty] = float(column.fill)
-        return numbers[:, None]
+        return numbers
     mistyped = types.is_numeric_dtype(values.dtype) and not looks_numeric(column)
     if (mistyped and not empty.all()) or _is_time(values.dtype):
         raise TableError(
@@ -101,7 +101,7 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, "N D"]:
         )
     texts = np.full(len(values), column.fill, dtype=object)
     texts[~empty] = _texts(values[~empty])
-    return (texts[:, None] == np.array(column.categories, dtype=object)).astype(float)
+    return pd.Index(column.categories, dtype=object).get_indexer(texts)
 
 
 def looks_numeric(column: Column) -> bool:
@@ -109,7 +109,7 @@ def looks_numeric(column: Column) -> bool:
     return any(map(_is_number, column.categories))
 
 
-def fingerprint(encoded: Float[np.ndarray, "N D"]) -> bytes:
+def fingerprint(encoded: np.ndarray) -> bytes:
     """Say whether two columns are the same."""
     return hashlib.sha256(encoded.tobytes()).digest()
 
@@ -122,7 +122,7 @@ def quoted(names: Iterable[object], most: int = 8) -> str:
 
 
 def _kind(values: pd.Series) -> Kind:
-    """Numbers and booleans are numeric, text and categories categorical; everything else is refused."""
+    """Numbers and booleans are numeric, text and other categories categorical; everything else is refused."""
     name, dtype, present = values.name, values.dtype, values.dropna()
     dates = TableError(
         f"column {name!r} holds dates, and which of their sides matters is not known. Make numbers of them, with "
@@ -176,6 +176,9 @@ def _texts(values: pd.Series) -> np.ndarray:
 
 
 def _numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:
+    if isinstance(values.dtype, pd.CategoricalDtype) and types.is_bool_dtype(values.dtype):
+        # categories that are true and false are numbers as booleans are
+        values = values.astype("boolean")
     if _is_time(values.dtype) or isinstance(values.dtype, pd.CategoricalDtype):
         raise TableError(f"column {name!r} is {values.dtype}, but was numeric in the training table")
     numbers = np.array(pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan))

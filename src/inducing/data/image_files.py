@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pooch
 from jaxtyping import UInt8
 
-from inducing.data.cache import data_folder, fetch, root
+from inducing.data.cache import data_folder, fetch, matches_record, root
 from inducing.data.formats import decode_cifar, read_bytes, read_idx, read_mat, read_members, read_npz
 
 
@@ -86,12 +87,11 @@ SETS = {
     ),
     "svhn": ImageSet(
         "svhn", "svhn", (3, 32, 32), 73257, 26032,
-        "http://ufldl.stanford.edu/housenumbers", "http://ufldl.stanford.edu/housenumbers", DIGITS,
+        "http://ufldl.stanford.edu/housenumbers", "https://ufldl.stanford.edu/housenumbers", DIGITS,
     ),
 }  # fmt: skip
 
-# Of files that are the published ones byte for byte. Of Fashion-MNIST, notMNIST and SVHN no such file was at hand, so that
-# they have none. CIFAR-10's archive is checked by its members.
+# Of files that are the published ones byte for byte.
 SHA256 = {
     "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
     "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -103,6 +103,18 @@ SHA256 = {
     "cifar-10-batches-bin/data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
     "cifar-10-batches-bin/data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
     "cifar-10-batches-bin/test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+}
+
+# As published: by the authors of Fashion-MNIST and CIFAR-10 on their pages, of SVHN by torchvision. For notMNIST there are
+# none. Fashion-MNIST is often repacked, so that other files are refused as downloads only.
+MD5 = {
+    "fashion-mnist/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "fashion-mnist/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "fashion-mnist/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "fashion-mnist/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
+    "svhn/train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+    "svhn/test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
 }
 
 
@@ -146,7 +158,7 @@ def find(name: str, train: bool) -> list[Path] | None:
 
 def download(name: str, train: bool) -> list[Path]:
     """Find the files of the training or the test images, or download them."""
-    return [_find(file) or fetch(file.url, file.download, SHA256.get(file.download)) for file in files(name, train)]
+    return [_find(file) or _download(file) for file in files(name, train)]
 
 
 def verify(name: str, train: bool) -> str:
@@ -167,8 +179,13 @@ def verify(name: str, train: bool) -> str:
     )
     if all(known in SHA256 for known in names):
         origin = "SHA-256 matches"
+    elif paths[0].suffix == ".npz":
+        origin = "not the published .mat"
+    elif all(known in MD5 for known in names):
+        same = all(pooch.file_hash(path, "md5") == MD5[known] for path, known in zip(paths, names, strict=True))
+        origin = "MD5 matches" if same else "not the published files byte for byte"
     else:
-        origin = "not the published .mat" if paths[0].suffix == ".npz" else "no checksum known"
+        origin = "as first downloaded" if all(map(matches_record, paths)) else "no checksum known"
     size = " x ".join(str(length) for length in pixels.shape[1:])
     return f"{name} {part}: {len(pixels)} images of {size}, labels {labels.min()} to {labels.max()}, {origin}"
 
@@ -184,11 +201,17 @@ def _find(file: File) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def _download(file: File) -> Path:
+    checksums = {"sha256": SHA256, "md5": MD5}
+    known = [f"{kind}:{table[file.download]}" for kind, table in checksums.items() if file.download in table]
+    return fetch(file.url, file.download, known[0] if known else None)
+
+
 def _get(name: str, file: File) -> Path:
     """Download a file that is missing, but never where the user has named a folder of their own."""
     folder = data_folder()
     if folder is None:
-        return fetch(file.url, file.download, SHA256.get(file.download))
+        return _download(file)
     wanted = " or ".join(str(folder / place) for place in file.names)
     raise FileNotFoundError(
         f"{wanted} is missing. Get it from {file.url} (see {SETS[name].home}), run `inducing data fetch {name}` to have it "

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int64, Shaped
 from torch import Generator, Tensor
 
+from inducing.arrays import as_tensor
 from inducing.data.image_files import SETS, read
 
 
@@ -36,7 +37,7 @@ def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> I
     if not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating-point dtype, got {dtype}")
     pixels, labels = read(name, train)
-    return Images(torch.tensor(pixels).to(dtype).div_(255), torch.tensor(labels).long(), SETS[name].classes)
+    return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), SETS[name].classes)
 
 
 def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
@@ -96,7 +97,7 @@ def random_crop(
     if padding < 0:
         raise ValueError(f"padding must not be negative, got {padding}")
     count, channels, height, width = x.shape
-    border = torch.as_tensor(fill, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
+    border = as_tensor(fill, x.dtype, x.device).reshape(-1, 1, 1)
     if len(border) not in (1, channels):
         raise ValueError(f"fill must be one number or one for each of {channels} channels, got {len(border)}")
     padded = border.repeat(count, channels // len(border), height + 2 * padding, width + 2 * padding)

@@ -53,7 +53,7 @@ class Schema:
             table: The training inputs. Numbers and booleans are numeric; text and categories are categorical.
             impute: Whether missing values, here and later, are replaced by the median or the most frequent category.
         """
-        _check_table(table)
+        check_table(table)
         if table.empty:
             raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
         described = _describe_all(table, impute)
@@ -87,28 +87,36 @@ class Schema:
         The columns are found by name. Another order and categories never seen are accepted, with a `TableWarning`; missing,
         additional and mistyped columns are refused.
         """
-        _check_table(table)
-        names = list(table.columns)
-        missing, extra = [n for n in self.names if n not in names], [n for n in names if n not in self.names]
+        check_table(table)
+        names, known = list(table.columns), self.names
+        here, wanted = set(names), set(known)
+        missing, extra = [n for n in known if n not in here], [n for n in names if n not in wanted]
         if missing or extra:
             problems = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} too many"] * bool(extra)
             hint = "; `inducing predict --exclude` leaves columns out" if extra else ""
             raise TableError(
-                f"the columns are not those of the training table: {', '.join(problems)}. It had {quoted(self.names)}{hint}"
+                f"the columns are not those of the training table: {', '.join(problems)}. It had {quoted(known)}{hint}"
             )
-        if names != list(self.names):
-            moved = [name for name, other in zip(names, self.names, strict=True) if name != other]
+        if names != list(known):
+            moved = [name for name, other in zip(names, known, strict=True) if name != other]
             warnings.warn(
                 f"columns {quoted(moved)} are in another order than in the training table; they were taken by name",
                 TableWarning,
                 stacklevel=2,
             )
-        parts = [encode(column, table[column.name]) for column in self.columns]
-        for column, part in zip(self.columns, parts, strict=True):
-            unseen = 0 if column.kind == "numeric" else int((~part.any(1)).sum())
-            if unseen:
-                warnings.warn(explain_unseen(column.name, unseen), TableWarning, stacklevel=2)
-        return np.concatenate(parts, axis=1)
+        encoded = np.zeros((len(table), sum(len(column.categories) or 1 for column in self.columns)))
+        first = 0
+        for column in self.columns:
+            values = encode(column, table[column.name])
+            if column.kind == "numeric":
+                encoded[:, first] = values
+            else:
+                rows = np.flatnonzero(values >= 0)
+                encoded[rows, first + values[rows]] = 1.0
+                if len(rows) < len(values):
+                    warnings.warn(explain_unseen(column.name, len(values) - len(rows)), TableWarning, stacklevel=2)
+            first += len(column.categories) or 1
+        return encoded
 
     def to_json(self) -> list[dict[str, Any]]:
         """The columns as JSON."""
@@ -120,7 +128,7 @@ class Schema:
         return cls(tuple(Column(**{**column, "categories": tuple(column["categories"])}) for column in columns))
 
 
-def _describe_all(table: pd.DataFrame, impute: bool) -> list[tuple[Column, Float[np.ndarray, "N D"]]]:
+def _describe_all(table: pd.DataFrame, impute: bool) -> list[tuple[Column, np.ndarray]]:
     """Describe and encode all columns, and name all that cannot be used at once."""
     described, problems = [], []
     for name in table.columns:
@@ -135,7 +143,8 @@ def _describe_all(table: pd.DataFrame, impute: bool) -> list[tuple[Column, Float
     return described
 
 
-def _check_table(table: object) -> None:
+def check_table(table: object) -> None:
+    """Ask for a table whose columns have names, each another."""
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"a table with named columns is needed, a pandas.DataFrame, got {type(table).__name__}")
     odd = [name for name in table.columns if not isinstance(name, str)]

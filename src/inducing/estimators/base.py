@@ -22,8 +22,9 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
-from torch import Tensor
+from torch import Generator, Tensor
 
+from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_gradients
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
@@ -89,7 +90,9 @@ class NetworkEstimator(BaseEstimator, ABC):
     feature_names_in_: np.ndarray
 
     @abstractmethod
-    def _network(self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool) -> Network:
+    def _network(
+        self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool, generator: Generator
+    ) -> Network:
         """Make the network at its first parameters, with an exact last layer or one that is learned."""
 
     @abstractmethod
@@ -157,7 +160,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             self.inputs_ = Standardiser.of(rows, counts)
         targets, number = self._learn_targets(y, counts)
         x, num_data = self.inputs_.apply(rows, torch.float64), float(counts.sum())
-        data = (x, targets) if (counts == 1).all() else (x, targets, torch.from_numpy(counts))
+        data = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         if not continues:
             self._build(x, targets, number)
         changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
@@ -218,10 +221,9 @@ class NetworkEstimator(BaseEstimator, ABC):
         else:
             count = DEFAULT_NUM_INDUCING if self.num_inducing == "auto" else self.num_inducing
             points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            outputs = choice.outputs * number
-            self.network_ = self._network(x.shape[1], outputs, points, choice.start(values), exact)
+        # a generator of its own: torch's global one is shared by all threads
+        generator, outputs = torch.Generator().manual_seed(self.seed_), choice.outputs * number
+        self.network_ = self._network(x.shape[1], outputs, points, choice.start(values), exact, generator)
 
     def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
         """Turn arrays, or tables by the schema, into numbers; check that they fit what the estimator was fitted to."""

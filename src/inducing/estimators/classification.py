@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
+from pandas.api.extensions import ExtensionArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
+from inducing.arrays import as_tensor
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.state import labels_from_json, labels_to_json
@@ -40,7 +41,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(_as_labels(y), warn=True)
         missing = np.flatnonzero(pd.isna(y))
         if len(missing):
             # in the words that scikit-learn's checks look for
@@ -80,7 +81,7 @@ class Classification(ClassifierMixin, NetworkEstimator):
             labels = np.searchsorted(self.classes_, y)
         else:
             self.classes_, labels = np.unique(y, return_inverse=True)
-        return torch.from_numpy(labels.astype(np.int64)), len(self.classes_)
+        return as_tensor(labels.astype(np.int64)), len(self.classes_)
 
     def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"classes": labels_to_json(self.classes_)}, {}
@@ -95,6 +96,17 @@ class Classification(ClassifierMixin, NetworkEstimator):
 
     def _values(self, predictive: Predictive) -> Float[np.ndarray, "S B *O"]:
         return predictive.likelihood.mean(predictive.outputs).numpy()
+
+
+def _as_labels(y: Any) -> Any:
+    """Labels of pandas, and Python objects, as the narrowest type of NumPy; all else is returned as it is.
+
+    scikit-learn would turn truth values and whole numbers of pandas into floats, which merges numbers above 2^53.
+    """
+    array = np.asarray(y, dtype=object) if isinstance(y, pd.Series | pd.Index | ExtensionArray) else y
+    if not (isinstance(array, np.ndarray) and array.dtype == object and array.ndim == 1) or pd.isna(array).any():
+        return array
+    return pd.Series(array, dtype=object).infer_objects().to_numpy()
 
 
 @register

@@ -22,6 +22,8 @@ from inducing.prediction.predictive import Predictive
 from inducing.saving import register
 from inducing.saving.specifications import take
 
+# variances are squares, and must not overflow
+LARGEST_TARGET = 1e150
 COUNTS = ("poisson", "negative-binomial")
 
 
@@ -127,6 +129,12 @@ class Regression(RegressorMixin, NetworkEstimator):
                 )
         elif real:
             self.targets_ = Standardiser.of(columns, weights)
+            mean, std = self.targets_
+            if (torch.maximum(mean.abs(), std) > LARGEST_TARGET).any() or (std < 1 / LARGEST_TARGET).any():
+                raise ValueError(
+                    f"y has values of the size {np.abs(columns).max():.2g}, whose variance is not a float64; rescale y so "
+                    "that its standard deviation is nearer to 1"
+                )
         else:
             self.targets_ = Standardiser(torch.zeros(number).double(), torch.ones(number).double())
         self.target_ndim_ = y.ndim

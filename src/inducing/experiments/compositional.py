@@ -69,16 +69,15 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     likelihood = Gaussian(data.noise_variance, learn_variance=False)
     # the data are in ascending order
     rows = torch.linspace(0, config.num_data - 1, config.num_inducing).round().long()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.split)
-        network = deep_gp(
-            1,
-            1,
-            mean=config.mean,
-            posterior=config.posterior,
-            inducing_points=data.x[rows],
-            inducing_targets=data.y[rows],
-        )
+    network = deep_gp(
+        1,
+        1,
+        mean=config.mean,
+        posterior=config.posterior,
+        inducing_points=data.x[rows],
+        inducing_targets=data.y[rows],
+        generator=torch.Generator().manual_seed(config.split),
+    )
     fit(
         network,
         likelihood,

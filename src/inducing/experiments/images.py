@@ -120,18 +120,17 @@ def run(config: Mnist500, checkpoint: Path | None = None, progress: bool = True)
 
 
 def _network(config: Mnist500, x: Tensor, y: Tensor) -> Network:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.split)
+    return MODELS[config.model](
+        tuple(x.shape[1:]),
+        10,
+        config.channels,
+        prior=config.prior,
+        posterior=config.posterior,
         # the first batch
-        return MODELS[config.model](
-            tuple(x.shape[1:]),
-            10,
-            config.channels,
-            prior=config.prior,
-            posterior=config.posterior,
-            inducing_points=x[: config.num_inducing],
-            inducing_targets=y[: config.num_inducing],
-        )
+        inducing_points=x[: config.num_inducing],
+        inducing_targets=y[: config.num_inducing],
+        generator=torch.Generator().manual_seed(config.split),
+    )
 
 
 def _predict(config: Mnist500, network: Network, likelihood: Categorical, x: Tensor) -> Predictive:

@@ -87,19 +87,18 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     """Fit one network. The split is the seed of everything."""
     data = linear_data(config.num_train, config.num_test, config.split)
     likelihood = Gaussian(NOISE_VARIANCE, learn_variance=False)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.split)
-        network = mlp(
-            FEATURES,
-            1,
-            [config.width] * config.depth,
-            prior=config.prior,
-            posterior=config.posterior,
-            activation=nn.Identity,
-            bias=False,
-            inducing_points=data.x_train[: config.num_inducing],
-            inducing_targets=data.y_train[: config.num_inducing],
-        )
+    network = mlp(
+        FEATURES,
+        1,
+        [config.width] * config.depth,
+        prior=config.prior,
+        posterior=config.posterior,
+        activation=nn.Identity,
+        bias=False,
+        inducing_points=data.x_train[: config.num_inducing],
+        inducing_targets=data.y_train[: config.num_inducing],
+        generator=torch.Generator().manual_seed(config.split),
+    )
     fit(
         network,
         likelihood,

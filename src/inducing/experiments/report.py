@@ -19,7 +19,7 @@ from inducing.experiments.paper import published
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store
 from inducing.experiments.sweep import finished
-from inducing.files import write_atomically
+from inducing.files import check_writable, write_atomically
 
 TITLE = "Results beside the paper's"
 # what the notes of the published numbers are about, in words; the others are on the format of that file
@@ -46,6 +46,7 @@ def report(results: Path, out: Path) -> None:
     if not any(stored.values()):
         raise ValueError(f"{results} holds no runs; `inducing reproduce NAME --out {results}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
     with tempfile.TemporaryDirectory() as temporary:
         figures = results if out.suffix == ".md" else Path(temporary)
         runs = {name: selected(EXPERIMENTS[name], stored[name]) for name in EXPERIMENTS}

@@ -25,6 +25,7 @@ from inducing.experiments import cluster
 from inducing.experiments.experiment import Experiment
 from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store, config_key
+from inducing.files import check_writable
 from inducing.inference.distributed import Ranks, join, quiet
 from inducing.inference.state import DivergenceError
 
@@ -72,6 +73,10 @@ def reproduce(
         return []
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
+    # a quick look does not overwrite the figure of whole runs
+    figure = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.png"
+    for path in (store.path, figure):
+        check_writable(path)
     before = store.results() if resume else {}
     trials = list(dict.fromkeys(trial for config in configs for trial in experiment.trials(config)))
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
@@ -93,9 +98,8 @@ def reproduce(
         waiting = sum(experiment.settle(config, results) is None for config in configs)
         others = f"{waiting} runs wait for their trials" if waiting else "all others are finished"
         raise DivergenceError(f"{len(failed)} runs failed, {others}: " + "; ".join(failed))
-    # the figure shows all that is finished, also what was not asked for this time; a quick look does not overwrite it
-    path = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.png"
-    experiment.report(finished(experiment, everything, results), path, console)
+    # the figure shows all that is finished, also what was not asked for this time
+    experiment.report(finished(experiment, everything, results), figure, console)
     deviations = experiment.deviations(preset)
     if deviations:
         console.print(f"[dim]preset {preset}: " + "; ".join(deviations) + "[/dim]", highlight=False)

@@ -24,7 +24,7 @@ from inducing.data.toy import cubic
 from inducing.experiments.comparison import ELBO, Cell, Comparison, Key, Measure
 from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.experiments.paper import published
-from inducing.files import write_atomically
+from inducing.files import check_writable, write_atomically
 from inducing.inference.objective import ELBOTerms, evaluate
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
@@ -69,10 +69,9 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     """Fit one posterior to the toy data and take its figures. The split is the seed of everything."""
     data = cubic(config.num_data, config.split)
     likelihood = Gaussian(data.noise_variance, learn_variance=False)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # more inducing points than data, as in the paper
         warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
-        torch.manual_seed(config.split)
         network = mlp(
             1,
             1,
@@ -80,6 +79,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
             prior=config.prior,
             posterior=_posteriors(config),
             num_inducing=config.num_inducing,
+            generator=torch.Generator().manual_seed(config.split),
         )
         fit(
             network,
@@ -239,6 +239,8 @@ def demo(out: Path | None, num_steps: int, seed: int, console: Console) -> list[
     """Fit all posteriors, print the table, and write ``out/toy.png`` and ``out/toy.json``."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+        for name in ("toy.png", "toy.json"):
+            check_writable(out / name)
     configs = [Config(posterior=posterior, num_steps=num_steps, split=seed) for posterior in POSTERIORS]
     results = [{"config": vars(config), "metrics": run(config)} for config in configs]
     if out is None:

@@ -77,17 +77,16 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     data = uci.load(config.dataset, config.split)
     x, y = data.x_train, data.y_train
     likelihood = Gaussian()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.split)
-        network = mlp(
-            x.shape[1],
-            1,
-            [config.width] * config.depth,
-            prior=config.prior,
-            posterior=_posteriors(config),
-            inducing_points=x[: config.num_inducing],
-            inducing_targets=y[: config.num_inducing],
-        )
+    network = mlp(
+        x.shape[1],
+        1,
+        [config.width] * config.depth,
+        prior=config.prior,
+        posterior=_posteriors(config),
+        inducing_points=x[: config.num_inducing],
+        inducing_targets=y[: config.num_inducing],
+        generator=torch.Generator().manual_seed(config.split),
+    )
     history = fit(
         network,
         likelihood,

@@ -52,16 +52,15 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     likelihood = Gaussian()
     at_data = config.posterior != "local" or config.own_inducing == "data"
     points = {"inducing_points": x[: config.num_inducing], "inducing_targets": y[: config.num_inducing]}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.split)
-        network = deep_gp(
-            x.shape[1],
-            1,
-            config.depth,
-            kernel=config.kernel,
-            posterior=_posteriors(config),
-            **(points if at_data else {"num_inducing": config.num_inducing}),
-        )
+    network = deep_gp(
+        x.shape[1],
+        1,
+        config.depth,
+        kernel=config.kernel,
+        posterior=_posteriors(config),
+        **(points if at_data else {"num_inducing": config.num_inducing}),
+        generator=torch.Generator().manual_seed(config.split),
+    )
     history = fit(
         network,
         likelihood,

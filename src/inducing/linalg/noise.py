@@ -28,6 +28,12 @@ def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator |
     return torch.randn(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
 
 
+def initial_normal(*shape: int, generator: Generator | None) -> Tensor:
+    """Draw initial values from N(0, 1), in torch's default dtype; without a generator from torch's global one."""
+    device = None if generator is None else generator.device
+    return torch.randn(shape, device=device, generator=generator)
+
+
 def uniform(shape: tuple[int, ...], like: Tensor, generator: Generator | None = None) -> Tensor:
     """Draw U(0, 1) noise with the dtype and device of ``like``."""
     device = like.device if generator is None else generator.device

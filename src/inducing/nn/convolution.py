@@ -129,7 +129,7 @@ class Conv2d(Layer):
                 f"a kernel of size {self.geometry.kernel_size} does not fit into {height} x {width} pixels"
             )
         fan = Fan(self.in_channels, math.prod(self.geometry.kernel_size), self.bias)
-        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
+        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last, place.generator)
         self.posterior = self.posterior_spec.build_convolution(site, self.geometry, (height, width), self.bias)
         self.prior = self.prior_spec.build(fan)
         self.is_built = True

@@ -107,6 +107,7 @@ class GPLayer(Layer):
             place.rows,
             self.mean_rows(place.rows),
             root,
+            place.generator,
         )
         self.posterior = self.posterior_spec.build_values(site)
         self.is_last, self.is_built = place.is_last, True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numbers import Integral
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from inducing.checks import check_finite, check_tensor
+from inducing.checks import DTYPES, check_finite, check_tensor
+from inducing.linalg.noise import initial_normal
 from inducing.nn.layers import Layer, Shape
 
 
@@ -30,11 +30,15 @@ def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: i
     raise ValueError("the shape of the inputs is not known; pass input_shape, e.g. input_shape=(1, 28, 28)")
 
 
-def first_inducing_points(points: Tensor | None, number: int | None, shape: Shape) -> Tensor | None:
+def first_inducing_points(
+    points: Tensor | None, number: int | None, shape: Shape, generator: Generator | None
+) -> Tensor | None:
     """Take the inducing points that the user gave, or draw as many as asked for from N(0, 1)."""
     if points is not None:
-        if not points.is_floating_point():
-            raise TypeError(f"inducing_points must be floating point, got {points.dtype}; use x.float()")
+        if points.dtype not in DTYPES:
+            raise TypeError(
+                f"inducing_points must be floating point, float32 or float64, got {points.dtype}; use x.float()"
+            )
         if len(points) == 0:
             raise ValueError("inducing_points has zero rows; pass rows of the training inputs, e.g. x[:100]")
         if number is not None and number != len(points):
@@ -47,7 +51,7 @@ def first_inducing_points(points: Tensor | None, number: int | None, shape: Shap
         return None
     if number < 1:
         raise ValueError(f"num_inducing must be at least 1, got {number}")
-    return torch.randn(number, *shape)
+    return initial_normal(number, *shape, generator=generator)
 
 
 def first_targets(targets: Tensor | None, points: Tensor | None, ending: Layer | None) -> Tensor | None:

@@ -35,6 +35,7 @@ class Place(NamedTuple):
         is_last: Whether this is the last layer.
         rows: Where the inducing points are when they reach this layer, if each layer below is its mean function; None if
             that is not known, as above layers of weights.
+        generator: Source of initial values; None is torch's global one.
     """
 
     input_shape: Shape
@@ -42,6 +43,7 @@ class Place(NamedTuple):
     targets: Float[Tensor, "M O"] | None
     is_last: bool
     rows: Float[Tensor, "M *in"] | None
+    generator: Generator | None = None
 
 
 class Layer(nn.Module, ABC):
@@ -195,7 +197,7 @@ class Linear(Layer):
     def build(self, place: Place) -> Shape:
         self._check_place(place)
         fan = Fan(self.in_features, bias=self.bias)
-        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last)
+        site = Site(fan.fan_in, self.out_features, place.num_inducing, place.targets, place.is_last, place.generator)
         self.posterior = self.posterior_spec.build(site)
         self.prior = self.prior_spec.build(fan)
         self.is_built = True

@@ -49,6 +49,7 @@ class Network(nn.Module):
         num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
         input_shape: Shape of one input row, where neither inducing points nor a first `Linear` tell it.
         learn_inducing_locations: Whether the inducing points are learned.
+        generator: Source of random initial values; the default is torch's global one.
 
     Example:
         >>> import torch, inducing
@@ -70,6 +71,7 @@ class Network(nn.Module):
         num_inducing: int | None = None,
         input_shape: int | Shape | None = None,
         learn_inducing_locations: bool = True,
+        generator: Generator | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(layers, Sequence) or not all(isinstance(layer, nn.Module) for layer in layers):
@@ -85,7 +87,7 @@ class Network(nn.Module):
         check_resampling(self.layers)
         self.layer_names = tuple(name for name, _ in bayesian)
         self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
-        points = first_inducing_points(inducing_points, num_inducing, self.input_shape)
+        points = first_inducing_points(inducing_points, num_inducing, self.input_shape, generator)
         check_optimal(self.layers, learn_inducing_locations)
         targets = first_targets(inducing_targets, points, self.last_layer)
         self.has_inducing_targets = targets is not None
@@ -94,7 +96,7 @@ class Network(nn.Module):
         self.learn_inducing_locations = learn_inducing_locations
         # rows that tell where the data are; drawn at random they tell nothing
         rows = None if inducing_points is None else points
-        start = Place(self.input_shape, None if points is None else len(points), targets, False, rows)
+        start = Place(self.input_shape, None if points is None else len(points), targets, False, rows, generator)
         self.output_shape = _build(self.layers, start, bayesian[-1][1]).input_shape
         for _, layer in bayesian:
             if layer.starts_from_rows:

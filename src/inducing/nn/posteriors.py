@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.linalg.geometry import Geometry
+from inducing.linalg.noise import initial_normal
 from inducing.nn.heteroscedastic import HeteroscedasticWeights
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.pseudo import PrecisionKind
@@ -83,7 +84,8 @@ class Factorised(Posterior):
 
     def build(self, site: Site) -> FactorisedWeights:
         variance = self.initial_variance / math.sqrt(site.fan_in)
-        return FactorisedWeights(site.fan_in, site.out_features, variance, self.kl == "closed_form")
+        scaled_mean = initial_normal(site.fan_in, site.out_features, generator=site.generator)
+        return FactorisedWeights(scaled_mean, variance, self.kl == "closed_form")
 
     def build_values(self, site: ValueSite) -> InducingValues:
         raise ValueError(
@@ -118,7 +120,8 @@ class LocalInducing(Posterior):
 
     def build(self, site: Site) -> InducingWeights:
         rows = self.num_inducing or site.fan_in
-        inputs, outputs = torch.randn(rows, site.fan_in), torch.randn(rows, site.out_features)
+        inputs = initial_normal(rows, site.fan_in, generator=site.generator)
+        outputs = initial_normal(rows, site.out_features, generator=site.generator)
         log_precision = site.first_log_precision(self.log_precision)
         return InducingWeights(outputs, inputs, self.precision or "shared", log_precision, self.kl == "closed_form")
 
@@ -156,7 +159,10 @@ class GlobalInducing(Posterior):
 
     def build(self, site: Site) -> InducingWeights:
         assert site.num_inducing is not None
-        outputs = torch.randn(site.num_inducing, site.out_features) if site.targets is None else site.targets.clone()
+        if site.targets is None:
+            outputs = initial_normal(site.num_inducing, site.out_features, generator=site.generator)
+        else:
+            outputs = site.targets.clone()
         log_precision = site.first_log_precision(self.log_precision)
         return InducingWeights(outputs, None, self.precision or "shared", log_precision, self.kl == "closed_form")
 
@@ -171,7 +177,8 @@ class GlobalInducing(Posterior):
                 "inducing_targets hold one value for each output, but a convolution has pseudo-outputs at every pixel; "
                 "leave them out, or set its pseudo_outputs yourself"
             )
-        outputs = torch.randn(site.num_inducing, site.out_features, *geometry.output_shape(*size))
+        shape = (site.num_inducing, site.out_features, *geometry.output_shape(*size))
+        outputs = initial_normal(*shape, generator=site.generator)
         log_precision = site.first_log_precision(self.log_precision)
         closed_form = self.kl == "closed_form"
         return ConvolvedWeights(outputs, geometry, bias, self.precision or "shared", log_precision, closed_form)
@@ -298,7 +305,8 @@ class CoupledInducing(Posterior):
             mean = site.mean.clone()
         else:
             # the last layer begins at zero, one below it at a draw of its prior: layers above need distinct inputs
-            mean = torch.zeros(rows, outputs) if site.is_last else root @ torch.randn(rows, outputs).to(root)
+            noise = None if site.is_last else initial_normal(rows, outputs, generator=site.generator)
+            mean = torch.zeros(rows, outputs) if noise is None else root @ noise.to(root)
         relative_mean = torch.zeros(rows, outputs).to(root)
         relative_root = site.first_scale(self.initial_scale) * torch.eye(rows).to(root)
         if site.targets is not None and self.initial_scale is None:

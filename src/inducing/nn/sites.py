@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
+
+from inducing.linalg.noise import initial_normal
 
 # inducing points of an estimator, or of a Gaussian process layer's own, where nobody says how many
 DEFAULT_NUM_INDUCING = 100
@@ -21,6 +22,7 @@ class Site(NamedTuple):
         num_inducing: M, rows of the global inducing points; None where there are none.
         targets: First values of the pseudo-outputs, given for the last layer of a network.
         is_last: Whether this is the last layer.
+        generator: Source of initial values; None is torch's global one.
     """
 
     fan_in: int
@@ -28,6 +30,7 @@ class Site(NamedTuple):
     num_inducing: int | None
     targets: Float[Tensor, "M O"] | None
     is_last: bool
+    generator: Generator | None = None
 
     def first_log_precision(self, given: float | None) -> float:
         """What the user asked for, or the paper's: 0 in the last layer and -4 elsewhere."""
@@ -47,6 +50,7 @@ class ValueSite(NamedTuple):
         rows: First places of the inducing inputs, where the data tell them.
         mean: The mean function there, unless it is zero.
         root: The root of the covariance there.
+        generator: Source of initial values; None is torch's global one.
     """
 
     in_features: int
@@ -57,20 +61,21 @@ class ValueSite(NamedTuple):
     rows: Float[Tensor, "M D"] | None
     mean: Float[Tensor, "M O"] | None
     root: Float[Tensor, "M M"] | None
+    generator: Generator | None = None
 
     def first_inputs(self, number: int | None) -> Float[Tensor, "M D"]:
         """First values for inducing inputs of a layer's own: where the data are, or else from N(0, 1)."""
         number = number or self.num_inducing or DEFAULT_NUM_INDUCING
         if self.rows is not None and number <= len(self.rows):
             return self.rows[:number].clone()
-        return torch.randn(number, self.in_features)
+        return initial_normal(number, self.in_features, generator=self.generator)
 
     def first_pseudo_outputs(self, number: int) -> Float[Tensor, "M O"]:
         """First values for V: the targets, or where the mean function leads, or else from N(0, 1)."""
         for values in (self.targets, self.mean):
             if values is not None and number <= len(values):
                 return values[:number].clone()
-        return torch.randn(number, self.out_features)
+        return initial_normal(number, self.out_features, generator=self.generator)
 
     def first_log_precision(self, given: float | None) -> float:
         """What the user asked for, or the paper's, except in hidden layers whose V begins at the mean function.

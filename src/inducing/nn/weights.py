@@ -48,11 +48,11 @@ class Weights(PosteriorModule, ABC):
 class FactorisedWeights(Weights):
     """w_ij ~ N(mean_ij, variance_ij)."""
 
-    def __init__(self, fan_in: int, outputs: int, variance: float, closed_form_kl: bool) -> None:
+    def __init__(self, scaled_mean: Float[Tensor, "F O"], variance: float, closed_form_kl: bool) -> None:
         super().__init__()
-        self.mean_scale, self.use_closed_form = math.sqrt(fan_in), closed_form_kl
-        self.scaled_mean = nn.Parameter(torch.randn(fan_in, outputs))
-        self.scaled_log_variance = nn.Parameter(torch.full((fan_in, outputs), math.log(variance) / LOG_PRECISION_SCALE))
+        self.mean_scale, self.use_closed_form = math.sqrt(len(scaled_mean)), closed_form_kl
+        self.scaled_mean = nn.Parameter(scaled_mean)
+        self.scaled_log_variance = nn.Parameter(torch.full(scaled_mean.shape, math.log(variance) / LOG_PRECISION_SCALE))
 
     def moments(self) -> tuple[Float[Tensor, "F O"], Float[Tensor, "F O"]]:
         """The means and variances of all weights."""

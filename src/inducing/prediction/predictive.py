@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from inducing.arrays import as_tensor
 from inducing.checks import check_dtype, check_inputs, check_whole
 from inducing.inference.checkpoint import checksums
 from inducing.inference.distributed import ALONE, join
 from inducing.inference.division import check_parallel, shares
 from inducing.inference.hmc import HMCSamples
 from inducing.linalg.noise import seeded
+from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
 from inducing.prediction.roots import find_root
@@ -101,7 +102,7 @@ class Predictive:
         logarithm of the nearer tail finds it, in float64, so that far tails keep their digits. For counts, and for 0 and 1,
         it is the smallest integer k with P(Y <= k) >= q.
         """
-        levels = torch.as_tensor(q, dtype=torch.float64)
+        levels = as_tensor(q, dtype=torch.float64)
         if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles are one or more numbers between 0 and 1, got {q}")
         found = torch.stack([self._quantile(level) for level in levels.reshape(-1).tolist()])
@@ -131,7 +132,7 @@ class Predictive:
         Arrays, unlike tensors, may have one number for each row where there is one target, as those of scikit-learn have.
         """
         if not isinstance(y, Tensor):
-            y = torch.tensor(np.asarray(y))
+            y = as_tensor(y)
             y = y[:, None] if y.ndim == 1 and self._target_shape == (1,) else y
         y = self.likelihood.check_targets(y, tuple(self.outputs.shape[2:]))
         check_dtype("y", y, self.outputs.dtype)
@@ -146,9 +147,7 @@ class Predictive:
         """
         if self.likelihood.support != "real":
             raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
-        mean, std = (
-            torch.as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale)
-        )
+        mean, std = (as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale))
         targets = self._target_shape
         if not (mean.shape in ((), (1,), targets) and std.shape in ((), (1,), targets) and (std > 0).all()):
             raise ValueError(f"location and scale must be numbers, or {targets} of them, and scale positive")
@@ -206,6 +205,7 @@ def predict(
             raise ValueError('draws of hmc are drawn already; divide the inputs over processes, parallel="rows"')
         functions = network.functions
         x = check_inputs(x, functions.input_shape, functions.dtype)
+        threads = _choose_threads(lambda *_: functions, x, 1, batch_size)
     else:
         x = check_inputs(x, network.input_shape, network.dtype)
         network.tie(likelihood)
@@ -220,11 +220,9 @@ def predict(
             num_samples = parts[ranks.rank]
             if not ranks.first:
                 stream = seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
-    rows_at_a_time = min(batch_size or len(x), len(x))
-    threads = threads_of_user() or threads_for(_operations(network, x[:1], num_samples or 1, rows_at_a_time))
-    if isinstance(network, Network):
+        threads = _choose_threads(network.sample_functions, x, num_samples, batch_size)
         with using_threads(threads):
-            functions = network.sample_functions(num_samples or 1, stream)
+            functions = network.sample_functions(num_samples, stream)
     if ranks.size > 1:
         models = [likelihood, network] if isinstance(network, Network) else [likelihood]
         learned = [checksums(model.parameters()) for model in models]
@@ -249,10 +247,16 @@ def predict(
     return Predictive(outputs, frozen, seed=seed)
 
 
-def _operations(network: Network | HMCSamples, row: Tensor, num_samples: int, rows: int) -> float:
-    """Floating-point operations of the draws and of one batch, from those of one draw and one row."""
+def _choose_threads(
+    sample: Callable[[int, int], FunctionSamples], x: Tensor, num_samples: int, batch_size: int | None
+) -> int:
+    """The number of threads for the draws and a batch, by the work of one draw and one row."""
+    of_user = threads_of_user()
+    if of_user is not None:
+        return of_user
     with torch.no_grad(), Work() as drawing:
-        functions = network.functions if isinstance(network, HMCSamples) else network.sample_functions(1, 0)
+        functions = sample(1, 0)
     with torch.no_grad(), Work() as running:
-        functions(row.to(functions.device))
-    return (drawing.operations + rows * running.operations) * num_samples
+        functions(x[:1].to(functions.device))
+    rows = min(batch_size or len(x), len(x))
+    return threads_for(num_samples * (drawing.operations + rows * running.operations))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
+from inducing.arrays import as_tensor
+from inducing.data.standardise import Standardiser
 from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
 from inducing.nn.likelihoods.heteroscedastic import outputs_of
 from inducing.prediction.predictive import Predictive
@@ -29,9 +28,9 @@ def regression_baselines(
     residuals, the same everywhere.
     """
     constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
-    scale = StandardScaler().fit(x)
-    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(scale.transform(x), y)
-    mean = ridge.predict(scale.transform(x_test)).reshape(constant.shape)
+    x, x_test = _standardised(x, x_test)
+    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(x, y)
+    mean = ridge.predict(x_test).reshape(constant.shape)
     # cv_results_ are squared errors (T, O, penalties)
     squares = ridge.cv_results_.reshape(len(y), -1, len(PENALTIES)).mean(0)
     return {
@@ -46,23 +45,30 @@ def classification_baselines(
     """The frequencies of the training labels; and logistic regression on standardised inputs, with its usual penalty."""
     _, counts = np.unique(y, return_counts=True)
     constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
-    pipeline: Any = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    x, x_test = _standardised(x, x_test)
+    logistic = LogisticRegression(max_iter=1000)
     with warnings.catch_warnings():
         # a baseline that stops early is still one
         warnings.simplefilter("ignore", ConvergenceWarning)
-        pipeline.fit(x, y)
-    return {"constant": _classes(constant), "logistic": _classes(pipeline.predict_log_proba(x_test))}
+        logistic.fit(x, y)
+    return {"constant": _classes(constant), "logistic": _classes(logistic.predict_log_proba(x_test))}
+
+
+def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both by the training rows; unlike that of scikit-learn, ours takes values above 1e154."""
+    scale = Standardiser.of(x)
+    return scale.apply(x, torch.float64).numpy(), scale.apply(x_test, torch.float64).numpy()
 
 
 def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     # targets without noise have a density without bound; keep it finite
-    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape).copy()
-    outputs = outputs_of(torch.from_numpy(mean / scale), torch.from_numpy(variance))[None]
+    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape)
+    outputs = outputs_of(as_tensor(mean / scale), as_tensor(variance))[None]
     noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()
     return Predictive(outputs, noise).unstandardise(np.zeros(len(scale)), scale)
 
 
 def _classes(log_probabilities: np.ndarray) -> Predictive:
-    return Predictive(torch.from_numpy(log_probabilities.copy()).clamp_min(-700.0)[None], Categorical())
+    return Predictive(as_tensor(log_probabilities).clamp_min(-700.0)[None], Categorical())

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from inducing.arrays import as_tensor
 from inducing.data.columns import TableError
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
@@ -89,11 +89,11 @@ def fit_problem(estimator: NetworkEstimator, problem: Problem) -> Outcome:
     predictive = estimator.predict_distribution(problem.inputs.iloc[problem.test])
     units = None
     if problem.task == "classification":
-        targets = torch.from_numpy(np.searchsorted(np.unique(y_train), y_test))
+        targets = as_tensor(np.searchsorted(np.unique(y_train), y_test))
         baselines = classification_baselines(x_train, y_train, x_test)
     else:
         columns = y_train.reshape(len(y_train), -1)
-        targets = torch.from_numpy(y_test.reshape(len(y_test), -1))
+        targets = as_tensor(y_test.reshape(len(y_test), -1))
         baselines = regression_baselines(x_train, columns, x_test)
         units = Standardiser.of(columns).std if columns.shape[1] > 1 else None
     models = {type(estimator).__name__: predictive, **baselines}

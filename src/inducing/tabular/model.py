@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inducing.data.columns import Column, TableError, looks_numeric, quoted
+from inducing.data.columns import Column, TableError, quoted
 from inducing.estimators.base import NetworkEstimator
 from inducing.saving import load, save
 
@@ -63,8 +63,8 @@ class TableModel:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Categorical inputs that a chunk of a CSV file might show as numbers."""
-        return tuple(c.name for c in self.schema_columns if c.kind == "categorical" and looks_numeric(c))
+        """Categorical inputs. A chunk of a CSV file might show them as numbers, or as true and false."""
+        return tuple(column.name for column in self.schema_columns if column.kind == "categorical")
 
     @property
     def schema_columns(self) -> tuple[Column, ...]:

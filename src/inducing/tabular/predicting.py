@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pandas as pd
 import torch
 
-from inducing.data.columns import TableError, TableWarning, encode, explain_unseen, quoted
+from inducing.data.columns import TableError, TableWarning, encode, explain_unseen, looks_numeric, quoted
 from inducing.data.tables import read_chunks
 from inducing.estimators.classification import Classification
 from inducing.prediction.predictive import Predictive
@@ -54,6 +54,8 @@ def predict_table(
         if not len(chunk):
             continue
         inputs = chunk.drop(columns=list(exclude))
+        if not done:
+            _refuse_numbers_for_text(model, inputs)
         with warnings.catch_warnings():
             # told once for all rows, below
             warnings.filterwarnings("ignore", message=".* were not in the training table", category=TableWarning)
@@ -61,7 +63,7 @@ def predict_table(
         for column in model.schema_columns:
             imputed[column.name] += int(inputs[column.name].isna().sum())
             if column.kind == "categorical":
-                unseen[column.name] += int((~encode(column, inputs[column.name]).any(1)).sum())
+                unseen[column.name] += int((encode(column, inputs[column.name]) < 0).sum())
         check_free(tuple(keep), list(predictions.columns))
         written = pd.concat([chunk[list(keep)], predictions], axis=1)
         text = io.StringIO()
@@ -78,6 +80,17 @@ def predict_table(
             f"column {name!r}: {rows} missing values were imputed as in the training table", TableWarning, stacklevel=2
         )
     return done
+
+
+def _refuse_numbers_for_text(model: TableModel, inputs: pd.DataFrame) -> None:
+    """Refuse numbers in a column that had none: read as text, they would only be categories never seen."""
+    for column in model.schema_columns:
+        if column.kind == "categorical" and not looks_numeric(column) and column.name in inputs.columns:
+            values = inputs[column.name].dropna()
+            if len(values) and pd.to_numeric(values, errors="coerce").notna().all():
+                raise TableError(
+                    f"column {column.name!r} holds numbers, but was text in the training table: {quoted(column.categories)}"
+                )
 
 
 def predict_chunk(model: TableModel, chunk: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from pandas.api import types
 
 from inducing.checks import did_you_mean
 from inducing.data.columns import TableError, describe, encode, quoted
+from inducing.data.schema import check_table
 
 TASKS = ("regression", "classification")
 # whole numbers with at most so many distinct values, and on average so many rows for each, are taken as classes
@@ -69,6 +70,7 @@ def pose(
         >>> problem.task, problem.reason, len(problem.test)
         ('classification', "'colour' is text", 2)
     """
+    check_table(table)
     _check_columns(table, targets, exclude)
     if not 0 < test_fraction < 1:
         raise ValueError(
@@ -136,8 +138,8 @@ def _infer(table: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
         return "classification", f"{name} is true or false"
     if describe(values, impute=False).kind == "categorical":
         return "classification", f"{name} is text"
-    numbers = values.dropna().astype(float)
-    distinct = numbers.nunique()
+    # above 2^53 float64 does not tell whole numbers apart
+    numbers, distinct = values.dropna().astype(float), values.nunique()
     if (numbers % 1 == 0).all() and 2 <= distinct <= min(MOST_CLASSES, len(numbers) / ROWS_PER_CLASS):
         return "classification", f"{name} has {distinct} distinct whole numbers"
     return "regression", f"{name} is numeric"
@@ -147,13 +149,16 @@ def _numbers(values: pd.Series) -> Float[np.ndarray, "N 1"]:
     column = describe(values, impute=False)
     if column.kind != "numeric":
         raise TableError(f"the target {column.name!r} is text, e.g. {column.categories[0]!r}; regression needs numbers")
-    return encode(column, values)
+    return encode(column, values)[:, None]
 
 
 def _labels(values: pd.Series) -> Shaped[np.ndarray, " N"]:
     """Truth values, whole numbers, or text."""
     if types.is_bool_dtype(values.dtype):
         labels = values.to_numpy(dtype=bool)
+    elif types.is_integer_dtype(values.dtype):
+        # float64 does not tell whole numbers above 2^53 apart
+        labels = values.to_numpy(dtype=getattr(values.dtype, "numpy_dtype", values.dtype))
     elif describe(values, impute=False).kind == "categorical":
         labels = np.array([str(value) for value in values], dtype=object)
     else:

@@ -12,9 +12,9 @@ from html import escape
 from importlib import metadata
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 
+from inducing.arrays import as_tensor
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tabular import figures
@@ -109,7 +109,7 @@ def _targets(outcome: Outcome) -> Iterable[str]:
     predictive = _rows_of(outcome, rows)
     mean, std = predictive.mean.numpy(), predictive.stddev.numpy()
     y = outcome.y_test[rows].numpy()
-    ends = predictive.quantile(torch.from_numpy(np.concatenate([(1 - LEVELS) / 2, (1 + LEVELS) / 2]))).numpy()
+    ends = predictive.quantile(as_tensor(np.concatenate([(1 - LEVELS) / 2, (1 + LEVELS) / 2]))).numpy()
     low, high = ends[: len(LEVELS)], ends[len(LEVELS) :]
     inside = ((low <= y) & (y <= high)).mean(1)
     ninety = int(np.flatnonzero(LEVELS == 0.9)[0])
@@ -213,7 +213,7 @@ def _settings(outcome: Outcome, source: str) -> str:
 
 def _rows_of(outcome: Outcome, rows: np.ndarray) -> Predictive:
     """The predictions of some of the test rows."""
-    return dataclasses.replace(outcome.predictive, outputs=outcome.predictive.outputs[:, torch.from_numpy(rows)])
+    return dataclasses.replace(outcome.predictive, outputs=outcome.predictive.outputs[:, as_tensor(rows)])
 
 
 def _some(number: int) -> np.ndarray:

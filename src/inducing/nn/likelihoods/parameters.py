@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from inducing.arrays import as_tensor
 from inducing.nn.likelihoods.special import LOG_LIMIT
 
 # a number, or one for each output
@@ -40,7 +41,7 @@ def register_log(
         above: What it must exceed.
         limited: Whether the logarithm goes through `soft_limit`, so that a value beyond its limits would not be kept.
     """
-    first = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().clone()
+    first = as_tensor(value, torch.get_default_dtype()).detach().clone()
     if first.ndim > 1 or not (torch.isfinite(first) & (first > above)).all():
         kind = f"a number above {above:g}" if above else "a positive number"
         raise ValueError(f"{name} must be {kind}, or one for each output, got {value}")

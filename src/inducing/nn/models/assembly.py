@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from inducing.nn.layers import Layer, Shape
 from inducing.nn.network import Network
@@ -31,6 +31,7 @@ def assemble(
     inducing_targets: Tensor | None,
     num_inducing: int | None,
     learn_inducing_locations: bool,
+    generator: Generator | None,
 ) -> Network:
     """Put layers together; what is said about inducing points is used where something depends on them."""
     uses_inducing = bool(inducing_users(nn.ModuleList(layers)))
@@ -42,6 +43,7 @@ def assemble(
         num_inducing if uses_inducing else None,
         input_shape,
         learn_inducing_locations,
+        generator,
     )
     # the same dtype and device whatever the posterior
     return network if inducing_points is None else network.to(inducing_points.device, inducing_points.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from inducing.linalg.geometry import Boundary
 from inducing.nn.convolution import Conv2d
@@ -30,6 +30,7 @@ def lenet(
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
+    generator: Generator | None = None,
 ) -> Network:
     """The paper's network for MNIST: two blocks of conv2d-relu-maxpool, then conv2d-relu-linear; 4 layers with weights.
 
@@ -47,6 +48,7 @@ def lenet(
         inducing_targets: The labels of those images.
         num_inducing: Number of inducing images, drawn from N(0, 1), where none are given.
         learn_inducing_locations: Whether the inducing images are parameters.
+        generator: Source of random initial values; the default is torch's global one.
 
     Example:
         >>> import torch, inducing
@@ -68,7 +70,9 @@ def lenet(
         nn.Flatten(),
         make.linear(channels * (height // 4) * (width // 4), out_features),
     ]
-    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+    return assemble(
+        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
+    )
 
 
 def resnet8(
@@ -84,6 +88,7 @@ def resnet8(
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
+    generator: Generator | None = None,
 ) -> Network:
     """The paper's network for CIFAR-10: conv2d-relu, three residual blocks with average pooling, linear.
 
@@ -102,7 +107,9 @@ def resnet8(
         first, second = make.convolution(channels, channels), make.convolution(channels, channels)
         layers += [Residual(*first, nn.ReLU(), *second, nn.ReLU()), pool]
     layers += [nn.Flatten(), make.linear(channels, out_features)]
-    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+    return assemble(
+        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
+    )
 
 
 def resnet18(
@@ -118,6 +125,7 @@ def resnet18(
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
+    generator: Generator | None = None,
 ) -> Network:
     """ResNet-18 (He et al., 2016) for small images: a 3 x 3 convolution, four stages of two blocks, linear.
 
@@ -148,7 +156,9 @@ def resnet18(
             layers += [Residual(*first, nn.ReLU(), *second, shortcut=shortcut), nn.ReLU()]
             width = wider
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(width, out_features)]
-    return assemble(layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+    return assemble(
+        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
+    )
 
 
 def _image_shape(shape: Shape) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from inducing.nn.fans import Prior
 from inducing.nn.layers import Linear
@@ -27,6 +27,7 @@ def mlp(
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
+    generator: Generator | None = None,
 ) -> Network:
     """A fully connected network, the same call for every posterior.
 
@@ -46,6 +47,7 @@ def mlp(
         inducing_targets: The targets of those rows.
         num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
         learn_inducing_locations: Whether the inducing points are parameters.
+        generator: Source of random initial values; the default is torch's global one.
 
     Example:
         >>> import inducing
@@ -66,4 +68,6 @@ def mlp(
         if isinstance(each, LocalInducing) and each.num_inducing is None:
             each = dataclasses.replace(each, num_inducing=num_inducing)
         layers += [Linear(fan_in, fan_out, bias, prior, each), activation()]
-    return assemble(layers[:-1], in_features, inducing_points, inducing_targets, num_inducing, learn_inducing_locations)
+    return assemble(
+        layers[:-1], in_features, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
+    )

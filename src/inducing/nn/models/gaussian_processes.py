@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from inducing.checks import check_whole
 from inducing.nn.gp import GPLayer, MeanKind
@@ -26,6 +26,7 @@ def deep_gp(
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
+    generator: Generator | None = None,
 ) -> Network:
     """A deep Gaussian process, the same call for every posterior.
 
@@ -45,6 +46,7 @@ def deep_gp(
         inducing_targets: The targets of those rows.
         num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
         learn_inducing_locations: Whether the inducing points are parameters.
+        generator: Source of random initial values; the default is torch's global one.
 
     Example:
         >>> import torch, inducing
@@ -70,4 +72,5 @@ def deep_gp(
         num_inducing,
         in_features,
         learn_inducing_locations,
+        generator,
     )
