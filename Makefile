@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo bench lint test test-all test-browser clean
+.PHONY: setup demo bench lint test test-portable test-all test-browser clean
 
 setup: $(INSTALLED)
 
@@ -26,6 +26,16 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not browser"
+
+# the numerical tests as other processors round: each setting of torch, MKL and oneDNN with each of the others, and one and
+# two threads
+NUMERICAL := tests/linalg tests/nn tests/saving
+PORTABLE = $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --durations=0 --durations-min=20 $(NUMERICAL)
+test-portable: setup
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(PORTABLE)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(PORTABLE)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2 $(PORTABLE)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 $(PORTABLE)
 
 test-all: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not browser"
