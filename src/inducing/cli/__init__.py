@@ -47,7 +47,7 @@ def main(
 @app.command()
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for toy.png and toy.json.", file_okay=False)] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Gradient steps for each posterior.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Gradient steps for each posterior.")] = 5000,
     seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
