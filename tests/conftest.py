@@ -1,4 +1,4 @@
-"""Shape annotations are checked in tests: here for the inner modules, in test_shapes.py for all of them.
+"""Fixtures and small data sets. Shape annotations are checked in tests: here for the inner modules, in test_shapes.py for all.
 
 Modules that meet the user's own arguments are left out here, so that our messages are tested and not the checker's.
 """
@@ -15,14 +15,14 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
 import pytest
 import scipy.io
+import torch
 
-jaxtyping.install_import_hook(["inducing.linalg", "inducing.nn.draw"], "beartype.beartype")
+from tests import shape_checks
 
-import torch  # noqa: E402
+shape_checks.install("inducing.linalg", "inducing.nn.draw")
 
 from inducing.data import image_files  # noqa: E402
 

@@ -19,6 +19,8 @@ from inducing.experiments.registry import EXPERIMENTS
 from inducing.experiments.store import Store
 from inducing.inference.distributed import Ranks
 from inducing.inference.state import DivergenceError
+from tests import processes
+from tests.experiments.killed_sweep import reproduce
 
 COMMAND = Path(sys.executable).with_name("inducing")
 
@@ -187,16 +189,16 @@ def test_killed_at_random_moments(tmp_path):
     path = tmp_path / "linear.jsonl"
     seen = {}
     for _ in range(4):
-        process = start(tmp_path)
-        while process.poll() is None and len(Store(path).results()) <= len(seen):
+        process = processes.start(reproduce, tmp_path)
+        while process.is_alive() and len(Store(path).results()) <= len(seen):
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))
         process.kill()
-        process.wait()
+        processes.wait(process)
         now = Store(path).results()
         assert seen.items() <= now.items(), "finished runs stay as they are"
         seen = now
-    assert start(tmp_path).wait(120) == 0
+    assert processes.wait(processes.start(reproduce, tmp_path)) == 0
     results = Store(path).results()
     assert seen.items() <= results.items()
     assert len(results) == 10

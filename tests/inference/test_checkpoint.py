@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +22,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import inducing
 from inducing.inference.checkpoint import Checkpoints, _digest
+from tests import processes
+from tests.inference.killed_training import train
 
+ROOT = Path(__file__).parents[2]
 X = torch.linspace(-1, 1, 20)[:, None]
 Y = X.sin()
 
@@ -417,44 +421,25 @@ def test_a_read_only_folder(tmp_path):
         assert load_file(sorted((disk / "run").glob("step-*"))[-1])
 
 
-SCRIPT = """
-import sys, torch, inducing
-torch.manual_seed(0)
-x = torch.linspace(-1, 1, 64)[:, None]
-network, likelihood = inducing.models.mlp(1, 1, [8], prior="scale", num_inducing=10), inducing.Gaussian()
-log = inducing.JSONLog(sys.argv[1] + ".jsonl")
-history = inducing.fit(
-    network, likelihood, (x, x.sin()), num_steps=int(sys.argv[2]), batch_size=10, checkpoint=sys.argv[1],
-    checkpoint_seconds=0.02, progress=False, callbacks=[log],
-)
-torch.save(([p.detach() for p in network.parameters()], [r[:-1] for r in history.records]), sys.argv[1] + ".pt")
-"""
-
-
-def start(folder, steps=400, stderr=None):
-    command = [sys.executable, "-c", SCRIPT, str(folder), str(steps)]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=stderr, text=True)
-
-
-def wait_for_checkpoint(folder, process):
-    while not list(folder.glob("step-*")) and process.poll() is None:
+def wait_for_checkpoint(folder, is_running):
+    while not list(folder.glob("step-*")) and is_running():
         time.sleep(0.01)
 
 
 def test_killed_ten_times_at_random_moments(tmp_path):
     """kill -9, ten times, anywhere: parameters, history and log are those of an uninterrupted run, bit by bit."""
-    assert start(tmp_path / "whole").wait(120) == 0
+    assert processes.wait(processes.start(train, tmp_path / "whole")) == 0
     random.seed(0)
     kills = 0
     while kills < 10:
-        process = start(tmp_path / "killed")
-        wait_for_checkpoint(tmp_path / "killed", process)
+        process = processes.start(train, tmp_path / "killed")
+        wait_for_checkpoint(tmp_path / "killed", process.is_alive)
         time.sleep(random.uniform(0.0, 0.15))
         process.kill()
-        if process.wait() == 0:
+        if processes.wait(process) == 0:
             break
         kills += 1
-    assert start(tmp_path / "killed").wait(120) == 0
+    assert processes.wait(processes.start(train, tmp_path / "killed")) == 0
     assert kills >= 5
     (parameters, history), (expected_parameters, expected_history) = (
         torch.load(tmp_path / name) for name in ("killed.pt", "whole.pt")
@@ -470,8 +455,9 @@ def test_killed_ten_times_at_random_moments(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, None)])
 def test_signals_checkpoint_and_leave_with_a_message(tmp_path, number, code):
     folder = tmp_path / "run"
-    process = start(folder, steps=100_000, stderr=subprocess.PIPE)
-    wait_for_checkpoint(folder, process)
+    script = f"from tests.inference.killed_training import train; train({str(folder)!r}, 100_000)"
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    wait_for_checkpoint(folder, lambda: process.poll() is None)
     process.send_signal(number)
     _, shown = process.communicate(timeout=60)
     assert process.returncode not in (0, -signal.SIGKILL)

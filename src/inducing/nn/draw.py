@@ -143,7 +143,8 @@ class FunctionSamples(nn.Module):
         self.input_shape = input_shape
         if not function.consistent:
             raise ValueError("only a consistent function can be frozen; this one resamples on every call")
-        function = copy.deepcopy(function.map(Tensor.detach))
+        # contiguous, as in a file: the order in memory decides how products are rounded
+        function = copy.deepcopy(function.map(lambda tensor: tensor.detach().contiguous()))
         # the tensors live in the buffers; the structure keeps only their shapes
         self._structure = function.map(lambda tensor: tensor.to("meta"))
         for name, leaf in self._structure.leaves():
