@@ -27,7 +27,7 @@ shape_checks.install("inducing.linalg", "inducing.nn.draw")
 from inducing.data import image_files  # noqa: E402
 
 # small matrices gain nothing from a second thread, and lose much where cores are shared
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
 @pytest.fixture(autouse=True)
