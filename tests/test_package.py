@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import inducing
 
@@ -78,3 +80,12 @@ def test_imports_go_only_upwards():
 def test_the_version_is_in_the_changelog():
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_lowest_versions_are_the_bounds_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = [extra for name in ("dask", "parquet", "tensorboard") for extra in project["optional-dependencies"][name]]
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    lowest = {found.name: found for found in (Requirement(line) for line in lines if line and line[0] != "#")}
+    for bound in map(Requirement, project["dependencies"] + optional):
+        assert bound.specifier == Requirement(str(lowest[bound.name]).replace("==", ">=")).specifier, bound.name
