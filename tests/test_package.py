@@ -84,7 +84,9 @@ def test_the_version_is_in_the_changelog():
 
 def test_the_lowest_versions_are_the_bounds_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    optional = [extra for name in ("dask", "parquet", "tensorboard") for extra in project["optional-dependencies"][name]]
+    optional = [
+        extra for name in ("dask", "parquet", "tensorboard") for extra in project["optional-dependencies"][name]
+    ]
     lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
     lowest = {found.name: found for found in (Requirement(line) for line in lines if line and line[0] != "#")}
     for bound in map(Requirement, project["dependencies"] + optional):
