@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from inducing.data.schema import Schema
 __all__ = ["Column", "Schema", "TableError", "TableWarning", "estimate_rows", "read_chunks", "read_table"]
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+# pandas reads numbers exactly since 3.1, where the option is deprecated; before, the last digit of some is wrong
+PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
+EXACT: dict[str, Any] = {"float_precision": "round_trip"} if PANDAS < (3, 1) else {}
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -53,10 +57,11 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
                     yield chunk
             return
         _refuse_semicolons(path)
+        read = functools.partial(pd.read_csv, path, dtype=dict.fromkeys(text, str), **EXACT)
         if rows is None:
-            yield pd.read_csv(path, dtype=dict.fromkeys(text, str))
+            yield read()
         else:
-            yield from pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows)
+            yield from read(chunksize=rows)
     except TableError:
         raise
     except UnicodeDecodeError as error:
