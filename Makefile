@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LOWEST := .venv-lowest
 
-.PHONY: setup demo bench lint test test-portable test-all test-browser clean
+.PHONY: setup demo bench lint test test-portable test-all test-lowest test-browser clean
 
 setup: $(INSTALLED)
 
@@ -40,9 +41,18 @@ test-portable: setup
 test-all: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not browser"
 
+# the oldest supported versions, in an environment of their own
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n auto --dist loadfile -m "not slow and not browser"
+
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[test,tensorboard]'
+	touch $@
+
 # reports in a real browser: apt install chromium
 test-browser: setup
 	$(BIN)/python -m pytest -m browser
 
 clean:
-	rm -rf $(VENV) demo dist build
+	rm -rf $(VENV) $(LOWEST) demo dist build

@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import inducing
 
@@ -85,3 +87,14 @@ def test_no_global_generator_is_seeded():
     pattern = r"torch\.(manual_seed|random\.|seed\()|fork_rng|np\.random\.(?!default_rng|Generator)"
     for path in (ROOT / "src" / "inducing").rglob("*.py"):
         assert not re.search(pattern, path.read_text()), path
+
+
+def test_the_lowest_versions_are_the_bounds_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = [
+        extra for name in ("dask", "parquet", "tensorboard") for extra in project["optional-dependencies"][name]
+    ]
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    lowest = {found.name: found for found in (Requirement(line) for line in lines if line and line[0] != "#")}
+    for bound in map(Requirement, project["dependencies"] + optional):
+        assert bound.specifier == Requirement(str(lowest[bound.name]).replace("==", ">=")).specifier, bound.name

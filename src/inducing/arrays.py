@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 
-def as_tensor(
-    values: Tensor | ArrayLike, dtype: torch.dtype | None = None, device: torch.device | None = None
-) -> Tensor:
+def as_tensor(values: object, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
     """Convert numbers, lists, arrays and pandas objects to a tensor; a tensor is returned as it is.
 
     Arrays that torch cannot share are copied: reversed views (``x[::-1]``), read-only arrays and those in the byte order

@@ -317,7 +317,8 @@ def test_a_table_keeps_its_names_and_its_categories():
 
 
 def test_a_schema_that_imputes():
-    table = pd.DataFrame(X, columns=["a", "b"])
+    # pandas < 3 does not copy the array, and other tests use it
+    table = pd.DataFrame(X.copy(), columns=["a", "b"])
     table.loc[3, "a"] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN"):
         inducing.BNNRegressor(**SMALL).fit(table, Y)

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
@@ -47,13 +46,13 @@ def main(
 @app.command()
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for toy.png and toy.json.", file_okay=False)] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Gradient steps for each posterior.")] = 5000,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Gradient steps for each posterior. Default: 1,500 or 5,000.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
     with one_line_errors("demo"):
-        # matrices this small gain nothing from a second thread, and lose much where cores are shared
-        torch.set_num_threads(1)
         toy.demo(out, steps, seed, Console())
 
 

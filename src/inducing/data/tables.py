@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -16,6 +17,9 @@ from inducing.data.schema import Schema
 __all__ = ["Column", "Schema", "TableError", "TableWarning", "estimate_rows", "read_chunks", "read_table"]
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+# pandas reads numbers exactly since 3.1, where the option is deprecated; before, the last digit of some is wrong
+PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
+EXACT: dict[str, Any] = {"float_precision": "round_trip"} if PANDAS < (3, 1) else {}
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -59,11 +63,11 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
         for count in (1, 2):
             first = pd.read_csv(path, header=None, nrows=count, dtype=str, keep_default_na=False)
             _check_headings(path, first.iloc[0].tolist())
-        dtypes = dict.fromkeys(text, str)
+        read = functools.partial(pd.read_csv, path, dtype=dict.fromkeys(text, str), **EXACT)
         if rows is None:
-            yield pd.read_csv(path, dtype=dtypes)
+            yield read()
         else:
-            yield from pd.read_csv(path, dtype=dtypes, chunksize=rows)
+            yield from read(chunksize=rows)
     except TableError:
         raise
     except UnicodeDecodeError as error:

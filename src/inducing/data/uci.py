@@ -106,11 +106,11 @@ def verify(name: str) -> str:
     """Read all splits of a set that is here, and say what was seen."""
     if find(name) is None:
         raise FileNotFoundError(f"{name} is not here; `inducing data fetch {name}` gets it")
-    splits = [load(name, split) for split in range(_num_splits(name))]
-    (rows, features), tests = splits[0].x_train.shape, len(splits[0].x_test)
     folder = root() / "uci" / FOLDERS[name]
     # all of them, so that one that has changed is noticed
     known = [matches_record(path) for path in sorted(folder.glob("*.txt"))]
+    splits = [load(name, split) for split in range(_num_splits(name))]
+    (rows, features), tests = splits[0].x_train.shape, len(splits[0].x_test)
     origin = "as first downloaded" if all(known) else "no checksum known"
     return f"{name}: {len(splits)} splits of {rows} + {tests} rows, {features} features, {origin}"
 
