@@ -22,7 +22,9 @@ import torch
 
 from tests import shape_checks
 
-shape_checks.install("inducing.linalg", "inducing.nn.draw")
+# they take half of the time of small problems; make test-portable, which repeats the tests, leaves them out
+if os.environ.get("INDUCING_CHECK_SHAPES", "1") == "1":
+    shape_checks.install("inducing.linalg", "inducing.nn.draw")
 
 from inducing.data import image_files  # noqa: E402
 

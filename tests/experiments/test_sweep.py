@@ -152,8 +152,8 @@ def start(out, *arguments):
 
 
 def test_two_commands_at_once_do_each_run_once(tmp_path):
-    both = [start(tmp_path) for _ in range(2)]
-    assert [process.wait(120) for process in both] == [0, 0]
+    both = [processes.start(reproduce, tmp_path) for _ in range(2)]
+    assert [processes.wait(process) for process in both] == [0, 0]
     lines = (tmp_path / "linear.jsonl").read_text().splitlines()
     assert len(lines) == 10
 
@@ -165,7 +165,7 @@ def test_workers_do_not_outlive_a_killed_sweep(tmp_path):
     process.kill()
     process.wait()
     kept = Store(tmp_path / "linear.jsonl").results()
-    assert start(tmp_path, "--jobs", "2").wait(120) == 0
+    assert processes.wait(processes.start(reproduce, tmp_path)) == 0
     results = Store(tmp_path / "linear.jsonl").results()
     assert len(results) == 10
     assert kept.items() <= results.items(), "finished runs stay as they are"

@@ -123,7 +123,7 @@ def run(images):
     conv_gram(x, weights, geometry).square().sum().backward()
     return before, peak(), x.numel() * 4
 run(4)
-before, after, size = run({1200 if groups == 1 else 300})
+before, after, size = run({500 if groups == 1 else 150})
 print((after - before) / size)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
