@@ -26,7 +26,7 @@ from tests import shape_checks
 if os.environ.get("INDUCING_CHECK_SHAPES", "1") == "1":
     shape_checks.install("inducing.linalg", "inducing.nn.draw")
 
-from inducing.data import image_files  # noqa: E402
+from inducing.data import image_files
 
 # small matrices gain nothing from a second thread, and lose much where cores are shared
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
