@@ -47,7 +47,7 @@ def main(
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for toy.png and toy.json.", file_okay=False)] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Gradient steps for each posterior. Default: 1,500 or 5,000.")
+        int | None, typer.Option(min=1, help="Gradient steps for each posterior. Default: 600 to 2,000.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
 ) -> None:

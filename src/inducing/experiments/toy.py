@@ -27,6 +27,7 @@ from inducing.experiments.experiment import Experiment, Metrics, write_figure
 from inducing.experiments.paper import published
 from inducing.files import check_writable, write_atomically
 from inducing.inference.objective import ELBOTerms, evaluate
+from inducing.inference.recipes import FAST, Recipe, as_recipe
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain
@@ -67,8 +68,10 @@ class Config:
     split: int = 0
 
 
-def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+def run(config: Config, checkpoint: Path | None = None, progress: bool = True, recipe: Recipe | None = None) -> Metrics:
     """Fit one posterior to the toy data and take its figures. The split is the seed of everything."""
+    if recipe is None:
+        recipe = as_recipe(config.recipe).replace(num_steps=config.num_steps, num_samples=config.train_samples)
     data = cubic(config.num_data, config.split)
     likelihood = Gaussian(data.noise_variance, learn_variance=False)
     with warnings.catch_warnings():
@@ -87,9 +90,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
             network,
             likelihood,
             (data.x, data.y),
-            config.recipe,
-            num_steps=config.num_steps,
-            num_samples=config.train_samples,
+            recipe,
             seed=config.split,
             checkpoint=checkpoint,
             progress=progress,
@@ -237,12 +238,12 @@ def as_json(results: list[dict[str, Any]]) -> str:
     return json.dumps(table, indent=2) + "\n"
 
 
-# settings with which each posterior ends no worse than with the paper's, in the time of a demonstration
-DEMO: dict[str, dict[str, Any]] = {
-    "local": {},
-    "factorised": {},
-    "global": {"recipe": "fast", "num_steps": 1500, "precision": "per_output"},
-    "factorised->global": {"recipe": "fast", "num_steps": 1500},
+# in a fraction of the time, each posterior ends with a higher ELBO than with the paper's recipe; the longest are first
+DEMO: dict[str, Recipe] = {
+    "local": Recipe(num_steps=2000, learning_rate=0.1),
+    "global": FAST.replace(num_steps=600, learning_rate=0.1, num_samples=4),
+    "factorised": Recipe(num_steps=2000, learning_rate=0.1),
+    "factorised->global": FAST.replace(num_steps=1000, learning_rate=0.1),
 }
 
 
@@ -252,14 +253,11 @@ def demo(out: Path | None, num_steps: int | None, seed: int, console: Console) -
         out.mkdir(parents=True, exist_ok=True)
         for name in ("toy.png", "toy.json"):
             check_writable(out / name)
-    steps = {} if num_steps is None else {"num_steps": num_steps}
-    # the longest first, so that no core is idle at the end
-    configs = [Config(**{"posterior": posterior, "split": seed, **DEMO[posterior], **steps}) for posterior in DEMO]
-    parallel = Parallel(n_jobs=min(len(configs), effective_n_jobs(-1)), return_as="generator_unordered")
-    found = {}
-    for result in parallel(delayed(_demo_run)(config) for config in configs):
+    parallel = Parallel(n_jobs=min(len(DEMO), effective_n_jobs(-1)), return_as="generator_unordered")
+    found: dict[str, dict[str, Any]] = {}
+    for result in parallel(delayed(_demo_run)(posterior, num_steps, seed) for posterior in DEMO):
         found[result["config"]["posterior"]] = result
-        console.print(f"fitted {result['config']['posterior']}, {len(found)} of {len(configs)}", highlight=False)
+        console.print(f"fitted {result['config']['posterior']} ({len(found)} of {len(DEMO)})", highlight=False)
     results = [found[posterior] for posterior in POSTERIORS]
     if out is None:
         console.print(table(results))
@@ -270,10 +268,13 @@ def demo(out: Path | None, num_steps: int | None, seed: int, console: Console) -
     return results
 
 
-def _demo_run(config: Config) -> dict[str, Any]:
-    # small matrices: one thread for each process
+def _demo_run(posterior: str, num_steps: int | None, seed: int) -> dict[str, Any]:
+    """A run of the demonstration, with a process and so a thread for itself."""
+    recipe = DEMO[posterior] if num_steps is None else DEMO[posterior].replace(num_steps=num_steps)
+    num_inducing = 100 if posterior == "local" else 40
+    config = Config(posterior=posterior, num_inducing=num_inducing, precision="per_output", split=seed)
     with using_threads(1):
-        return {"config": vars(config), "metrics": run(config, progress=False)}
+        return {"config": vars(config), "metrics": run(config, progress=False, recipe=recipe)}
 
 
 def _published(key: Key, measure: Measure) -> Cell | None:
