@@ -28,14 +28,14 @@ lint: setup
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not browser"
 
-# the numerical tests as other processors round: both settings of torch, MKL and oneDNN, with one and with two threads
-PORTABLE = INDUCING_CHECK_SHAPES=0 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --durations=0 \
-	--durations-min=20 tests/linalg tests/nn tests/saving --ignore tests/saving/test_fuzz.py --ignore tests/saving/test_mutants.py
+# the numerical tests as other processors round: four combinations, in which each setting occurs twice
+PORTABLE = INDUCING_CHECK_SHAPES=0 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" \
+	tests/linalg tests/nn tests/saving --ignore tests/saving/test_fuzz.py --ignore tests/saving/test_mutants.py
 test-portable: setup
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(PORTABLE)
-	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(PORTABLE)
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PORTABLE)
-	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PORTABLE)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 INDUCING_TEST_THREADS=1 $(PORTABLE)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 INDUCING_TEST_THREADS=1 $(PORTABLE)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 INDUCING_TEST_THREADS=2 OMP_WAIT_POLICY=passive $(PORTABLE)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 INDUCING_TEST_THREADS=2 OMP_WAIT_POLICY=passive $(PORTABLE)
 
 test-all: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not browser"

@@ -22,14 +22,14 @@ import torch
 
 from tests import shape_checks
 
-# they take half of the time of small problems; make test-portable, which repeats the tests, leaves them out
+# shape checks take half of the time of small problems; make test-portable, which repeats the tests, leaves them out
 if os.environ.get("INDUCING_CHECK_SHAPES", "1") == "1":
     shape_checks.install("inducing.linalg", "inducing.nn.draw")
 
 from inducing.data import image_files
 
-# small matrices gain nothing from a second thread, and lose much where cores are shared
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+# small matrices gain nothing from a second thread, and lose much where cores are shared; make test-portable tries two
+torch.set_num_threads(int(os.environ.get("INDUCING_TEST_THREADS", "1")))
 
 
 @pytest.fixture(autouse=True)

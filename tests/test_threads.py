@@ -19,8 +19,7 @@ def two_cores(monkeypatch):
     for name in threads.COUNT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "DEFAULT_COUNT", 2)
-    monkeypatch.setattr(threads, "THREADS_SLEEP", True)
-    monkeypatch.setattr(threads, "IS_FIRST", True)
+    monkeypatch.setattr(threads, "IMPORTED_BEFORE_TORCH", True)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -32,8 +31,15 @@ def test_threads_follow_the_work(two_cores):
 
 
 def test_threads_that_spin_are_not_used(two_cores, monkeypatch):
-    monkeypatch.setattr(threads, "THREADS_SLEEP", False)
+    monkeypatch.setattr(threads, "IMPORTED_BEFORE_TORCH", False)
+    monkeypatch.setattr(threads, "WAITING_IS_CHOSEN", False)
+    # as many as torch starts by itself
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    monkeypatch.setattr(threads, "DEFAULT_COUNT", cores)
+    torch.set_num_threads(cores)
     assert threads_for(1e20) == 1
+    monkeypatch.setattr(threads, "WAITING_IS_CHOSEN", True)
+    assert threads_for(1e20) == cores
 
 
 def test_settings_of_the_user_win(two_cores, monkeypatch):
@@ -149,16 +155,16 @@ def test_predict_chooses_by_its_work(two_cores, monkeypatch, worth, wanted):
 @pytest.mark.parametrize(
     ("before", "variables", "wanted"),
     [
-        ("", {}, "passive True"),
-        ("import torch", {}, "None False"),
-        ("", {"OMP_WAIT_POLICY": "active"}, "active True"),
-        ("import torch", {"GOMP_SPINCOUNT": "0"}, "None True"),
+        ("", {}, "passive True False"),
+        ("import torch", {}, "None False False"),
+        ("", {"OMP_WAIT_POLICY": "active"}, "active True True"),
+        ("import torch", {"GOMP_SPINCOUNT": "0"}, "None False True"),
     ],
 )
-def test_threads_sleep_unless_the_user_says_otherwise(before, variables, wanted):
+def test_the_wait_policy_is_passive_unless_the_user_has_set_one(before, variables, wanted):
     hidden = {*threads.WAIT_VARIABLES, *threads.COUNT_VARIABLES}
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | variables
-    script = f"{before}\nimport os, inducing.threads as t\nprint(os.environ.get('OMP_WAIT_POLICY'), t.THREADS_SLEEP)"
+    script = f"{before}\nimport os, inducing.threads as t\nprint(os.environ.get('OMP_WAIT_POLICY'), t.IMPORTED_BEFORE_TORCH, t.WAITING_IS_CHOSEN)"
     run = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=True
     )

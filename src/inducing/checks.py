@@ -45,10 +45,10 @@ def check_seed(seed: object) -> int:
     return int(seed)
 
 
-def check_gradients(what: str) -> None:
-    """Refuse to train where torch keeps no gradients, whatever is asked of it."""
+def refuse_inference_mode(what: str) -> None:
+    """Raise an error inside torch.inference_mode(), where torch keeps no gradients."""
     if torch.is_inference_mode_enabled():
-        raise RuntimeError(f"{what} needs gradients, which torch.inference_mode() switches off. Call it outside of it")
+        raise RuntimeError(f"{what} needs gradients, which torch.inference_mode() switches off. Call {what} outside of it")
 
 
 def check_device(name: str) -> torch.device:

@@ -6,7 +6,8 @@ spinning thread takes the core that the thread it waits for needs: two threads a
 worth it. The number follows from the work and the number of cores, never from the clock or the load, since sums round
 differently with another number of threads.
 
-Settings of the user win: the environment variables below, and `torch.set_num_threads`. This module is imported before torch.
+Settings of the user win: the environment variables below, and `torch.set_num_threads` with another number than the
+default. This module is imported before torch.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-IS_FIRST = "torch" not in sys.modules
-THREADS_SLEEP = IS_FIRST or any(name in os.environ for name in WAIT_VARIABLES)
-if IS_FIRST and not any(name in os.environ for name in WAIT_VARIABLES):
+IMPORTED_BEFORE_TORCH = "torch" not in sys.modules
+WAITING_IS_CHOSEN = any(name in os.environ for name in WAIT_VARIABLES)
+if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN:
     os.environ["OMP_WAIT_POLICY"] = "passive"
     # libgomp: about 20 microseconds before a thread falls asleep, so that short gaps do not cost a wake-up
     os.environ["GOMP_SPINCOUNT"] = "2000"
@@ -34,7 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
 DEFAULT_COUNT = torch.get_num_threads()
-# floating-point operations of a step or a batch that are worth one more thread (benchmarks/threads.md)
+# floating-point operations of a step or a batch that are worth one more thread (measure: python -m benchmarks.threads)
 WORTH_A_THREAD = 5e8
 
 
@@ -62,9 +63,9 @@ class Work(TorchDispatchMode):
 def threads_of_user() -> int | None:
     """The number of threads that the user has set, by the environment or by torch; None if there is no such setting."""
     count = _blocks.outside if _blocks.active else torch.get_num_threads()
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # torch starts a thread for each core, or for each physical one
-    is_default = count == DEFAULT_COUNT and (IS_FIRST or count in (cores, cores // 2))
+    is_default = count == DEFAULT_COUNT and (IMPORTED_BEFORE_TORCH or count in (cores, cores // 2))
     return None if is_default and not any(name in os.environ for name in COUNT_VARIABLES) else count
 
 
@@ -73,8 +74,8 @@ def threads_for(operations: float) -> int:
     of_user = threads_of_user()
     if of_user is not None:
         return of_user
-    # threads that spin are not worth the risk
-    most = DEFAULT_COUNT if THREADS_SLEEP else 1
+    # threads that spin are not worth the risk, unless the user has chosen how they wait
+    most = DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN else 1
     return max(1, min(most, int(operations / WORTH_A_THREAD)))
 
 

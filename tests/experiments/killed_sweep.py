@@ -5,7 +5,8 @@ import torch
 from inducing.cli import app
 
 
-def reproduce(folder):
+def reproduce(folder, jobs=1):
     """Run `inducing reproduce` in this process."""
     torch.set_num_threads(1)
-    app(["reproduce", "linear", "--preset", "smoke", "--out", str(folder)], standalone_mode=False)
+    options = ["--preset", "smoke", "--out", str(folder), "--jobs", str(jobs)]
+    app(["reproduce", "linear", *options], standalone_mode=False)

@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from torch import Generator, Tensor
 
 from inducing.arrays import as_tensor
-from inducing.checks import check_device, check_gradients
+from inducing.checks import check_device, refuse_inference_mode
 from inducing.data.schema import Schema
 from inducing.data.standardise import Standardiser
 from inducing.estimators.functions import SampledFunctions, seed_of
@@ -140,7 +140,7 @@ class NetworkEstimator(BaseEstimator, ABC):
                 'set warm_start=True before the first fit, with posterior "auto" or another that is not optimal'
             )
         # what would fail only after training
-        check_gradients("fit")
+        refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
         rows = self._encode(X, reset=not continues)

@@ -132,8 +132,8 @@ class Regression(RegressorMixin, NetworkEstimator):
             mean, std = self.targets_
             if (torch.maximum(mean.abs(), std) > LARGEST_TARGET).any() or (std < 1 / LARGEST_TARGET).any():
                 raise ValueError(
-                    f"y has values of the size {np.abs(columns).max():.2g}, whose variance is not a float64; rescale y so "
-                    "that its standard deviation is nearer to 1"
+                    f"y has values of the size {np.abs(columns).max():.2g}, whose variance overflows or underflows float64. "
+                    "Rescale y so that its standard deviation is nearer to 1"
                 )
         else:
             self.targets_ = Standardiser(torch.zeros(number).double(), torch.ones(number).double())

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_gradients, check_inputs, check_kind, check_rows, check_seed
+from inducing.checks import check_dtype, refuse_inference_mode, check_inputs, check_kind, check_rows, check_seed
 from inducing.inference.diagnostics import FEWEST_DRAWS, Diagnostics, diagnose
 from inducing.inference.hamiltonian import Point, transition
 from inducing.inference.state import DivergenceError
@@ -116,7 +116,7 @@ def hmc(
         Neal, MCMC using Hamiltonian dynamics (2011).
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, [5], posterior="prior")
         >>> likelihood = inducing.Gaussian(1.0)
@@ -124,7 +124,7 @@ def hmc(
         >>> inducing.predict(samples, likelihood, x).outputs.shape, samples.diagnostics(x).r_hat.shape
         (torch.Size([400, 20, 1]), torch.Size([20, 1]))
     """
-    check_gradients("hmc")
+    refuse_inference_mode("hmc")
     check_kind("network", network, Network, "an inducing.Network")
     check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
     _check_counts(num_chains, num_warmup, num_samples, num_leapfrog, thin, target_acceptance)

@@ -53,7 +53,7 @@ def choose_inducing_points(
         seed: Seed of the choice.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
         >>> points, targets = inducing.choose_inducing_points(x, y, num_inducing=20)
         >>> points.shape, targets.shape

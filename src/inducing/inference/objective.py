@@ -75,7 +75,7 @@ class ELBO(nn.Module):
         num_data: Number of data points in the whole training set, or the sum of their weights; batches are scaled up to it.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, inducing_points=x, inducing_targets=y)
         >>> terms = inducing.ELBO(network, inducing.Gaussian(), num_data=20)(x, y, num_samples=4)
@@ -176,7 +176,7 @@ def evaluate(
             of the weights are the same for all batches, the marginal draws of Gaussian process layers are not.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, num_inducing=5)
         >>> elbo = inducing.evaluate(network, inducing.Gaussian(), (x, y)).elbo_per_datapoint.item()

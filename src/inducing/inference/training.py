@@ -20,7 +20,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_gradients, check_inputs, check_seed
+from inducing.checks import check_dtype, refuse_inference_mode, check_inputs, check_seed
 from inducing.inference.advice import advise, explain_divergence
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
@@ -94,7 +94,7 @@ def fit(
     Returns:
         The history, a `Record` for each step.
     """
-    check_gradients("fit")
+    refuse_inference_mode("fit")
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
     callbacks = [callbacks] if callable(callbacks) else callbacks
     check_parallel(parallel)

@@ -13,7 +13,7 @@ T_ii^2 is what is left of A_ii after the columns before it have explained what t
 with r = max_i rho_i, since A^-1 P and B^-1 have no eigenvalue above 1. The first two lines are the primal form, the first
 and the last two the dual (with B for A). The weights have a relative error of about g r.
 
-These are estimates, not bounds: measured over many kinds of problems they exceed the error, by a factor of 5 in the median.
+These are estimates, not bounds: over many kinds of problems they exceed the error, by a factor of 5 to 50 in the median.
 
 References:
     Higham & Mary, A new approach to probabilistic rounding error analysis (2019).

@@ -66,7 +66,7 @@ class Conv2d(Layer):
         bias: Whether each output channel has a bias; it is then one more weight.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> from torch import nn
         >>> images = torch.randn(5, 1, 8, 8)
         >>> layers = [inducing.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), inducing.Linear(256, 10)]

@@ -41,7 +41,7 @@ class GPLayer(Layer):
         num_features: Random features for a consistent function (`Network.sample_functions`).
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> layers = [inducing.GPLayer(3, 3, mean="identity"), inducing.GPLayer(3, 1)]
         >>> network = inducing.Network(layers, inducing_points=x[:10], inducing_targets=y[:10])

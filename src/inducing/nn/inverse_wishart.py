@@ -70,7 +70,7 @@ class ChannelIWPrior(InverseWishartPrior):
         kl: The KL of L_c in "closed_form", or one "sample" of log Q - log P.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> layer = inducing.Linear(3, 1, prior="channel-iw", posterior="factorised")
         >>> network = inducing.Network([layer])
         >>> network.draw(num_samples=5).layers[0].prior_kl.shape

@@ -165,7 +165,7 @@ class Linear(Layer):
         posterior: A posterior or its name: "factorised", "local", "global", "optimal", "prior".
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> layer = inducing.Linear(3, 1, posterior="factorised")
         >>> network = inducing.Network([layer])
         >>> network(torch.zeros(5, 3), num_samples=2).shape

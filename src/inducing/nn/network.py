@@ -52,7 +52,7 @@ class Network(nn.Module):
         generator: Source of random initial values; the default is torch's global one.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> from torch import nn
         >>> x = torch.randn(20, 3)
         >>> network = inducing.Network([inducing.Linear(3, 8), nn.ReLU(), inducing.Linear(8, 1)], inducing_points=x[:5])

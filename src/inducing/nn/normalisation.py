@@ -43,7 +43,7 @@ class InducingNorm(nn.Module):
         eps: Added to the variance, so that a constant channel becomes zero and not NaN.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> from torch import nn
         >>> layers = [inducing.Conv2d(1, 4, 3), inducing.InducingNorm(), nn.ReLU(), nn.Flatten(), inducing.Linear(144, 10)]
         >>> network = inducing.Network(layers, inducing_points=torch.randn(5, 1, 8, 8))

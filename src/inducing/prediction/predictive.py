@@ -184,7 +184,7 @@ def predict(
             arguments, and all have the whole prediction in the end. None: each that calls it works by itself.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.mlp(3, 1, num_inducing=10)
         >>> predictive = inducing.predict(network, inducing.Gaussian(), torch.randn(5, 3), num_samples=20)
         >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape

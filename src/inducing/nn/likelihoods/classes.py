@@ -22,7 +22,7 @@ class Bernoulli(Likelihood):
     integer or floating point.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> inducing.Bernoulli().log_prob(torch.zeros(1, 2, 1), torch.tensor([[True], [False]])).exp()
         tensor([[0.5000, 0.5000]])
     """

@@ -26,7 +26,7 @@ class Poisson(Likelihood):
     """y ~ Poisson(exp(f)). Targets are whole numbers in any dtype, shaped as the outputs are.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> inducing.Poisson().log_prob(torch.zeros(1, 2, 1), torch.tensor([[0], [1]]))
         tensor([[-1., -1.]])
     """
@@ -92,7 +92,7 @@ class NegativeBinomial(Likelihood):
         learn_concentration: Whether it is learned.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> likelihood = inducing.NegativeBinomial(concentration=2.0)
         >>> likelihood.variance(torch.zeros(1, 1, 1)).item()
         1.5

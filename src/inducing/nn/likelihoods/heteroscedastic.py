@@ -87,7 +87,7 @@ class HeteroscedasticGaussian(Heteroscedastic):
         learn_variance: Whether it is learned.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.mlp(3, 2, num_inducing=10)
         >>> prediction = inducing.predict(network, inducing.HeteroscedasticGaussian(), torch.randn(5, 3))
         >>> prediction.mean.shape

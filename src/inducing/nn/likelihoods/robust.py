@@ -135,7 +135,7 @@ class HeteroscedasticStudentT(_Tails, Heteroscedastic):
         learn_degrees_of_freedom: Whether the second is learned.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.mlp(3, 2, num_inducing=10)
         >>> prediction = inducing.predict(network, inducing.HeteroscedasticStudentT(), torch.randn(5, 3))
         >>> prediction.mean.shape

@@ -51,7 +51,7 @@ def lenet(
         generator: Source of random initial values; the default is torch's global one.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.lenet(channels=4, num_inducing=5, prior="spatial-iw")
         >>> network(torch.randn(3, 1, 28, 28)).shape
         torch.Size([1, 3, 10])
@@ -96,7 +96,7 @@ def resnet8(
     `lenet`.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.resnet8(channels=4, posterior="factorised->global", num_inducing=5)
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])
@@ -137,7 +137,7 @@ def resnet18(
             network has global inducing points.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> network = inducing.models.resnet18(channels=2, posterior="factorised->global", num_inducing=5)
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])

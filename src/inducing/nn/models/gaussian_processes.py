@@ -49,7 +49,7 @@ def deep_gp(
         generator: Source of random initial values; the default is torch's global one.
 
     Example:
-        >>> import torch, inducing
+        >>> import inducing, torch
         >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
         >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
     """
