@@ -10,8 +10,8 @@ from torch import Tensor
 def as_tensor(values: object, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
     """Convert numbers, lists, arrays and pandas objects to a tensor; a tensor is returned as it is.
 
-    Arrays that torch cannot share are copied: reversed views (``x[::-1]``), read-only arrays and those in the byte order
-    of another machine.
+    Arrays are copied unless they are contiguous, writable and in the byte order of this machine: reversed views
+    (``x[::-1]``) and read-only arrays are accepted.
     """
     if not isinstance(values, Tensor):
         array = np.asarray(values)

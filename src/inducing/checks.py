@@ -48,7 +48,9 @@ def check_seed(seed: object) -> int:
 def refuse_inference_mode(what: str) -> None:
     """Raise an error inside torch.inference_mode(), where torch keeps no gradients."""
     if torch.is_inference_mode_enabled():
-        raise RuntimeError(f"{what} needs gradients, which torch.inference_mode() switches off. Call {what} outside of it")
+        raise RuntimeError(
+            f"{what} needs gradients, which torch.inference_mode() switches off. Call {what} outside of it"
+        )
 
 
 def check_device(name: str) -> torch.device:

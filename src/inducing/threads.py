@@ -62,7 +62,7 @@ class Work(TorchDispatchMode):
 
 def threads_of_user() -> int | None:
     """The number of threads that the user has set, by the environment or by torch; None if there is no such setting."""
-    count = _blocks.outside if _blocks.active else torch.get_num_threads()
+    count = _blocks.before if _Blocks.active else torch.get_num_threads()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # torch starts a thread for each core, or for each physical one
     is_default = count == DEFAULT_COUNT and (IMPORTED_BEFORE_TORCH or count in (cores, cores // 2))
@@ -80,7 +80,10 @@ def threads_for(operations: float) -> int:
 
 
 class _Blocks(threading.local):
-    """Blocks of `using_threads` that are running: torch's setting outside all of them, and those of this Python thread."""
+    """Blocks of `using_threads` that are running, of all Python threads and of this one.
+
+    torch has a number of threads for each Python thread; a new one begins with the number that was set last by any of them.
+    """
 
     lock = threading.Lock()
     active = 0
@@ -88,6 +91,8 @@ class _Blocks(threading.local):
 
     def __init__(self) -> None:
         self.counts: list[int] = []
+        # what torch has in this Python thread outside all blocks; not what a block of another one has set
+        self.before = _Blocks.outside if _Blocks.active else torch.get_num_threads()
 
 
 _blocks = _Blocks()
@@ -96,18 +101,20 @@ _blocks = _Blocks()
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
     """Run the block with this number of threads, or with what `change_threads` sets inside."""
-    with _blocks.lock:
+    if not _blocks.counts and not _Blocks.active:
+        _blocks.before = torch.get_num_threads()
+    with _Blocks.lock:
         if not _Blocks.active:
-            _Blocks.outside = torch.get_num_threads()
+            _Blocks.outside = _blocks.before
         _Blocks.active += 1
-    _blocks.counts.append(count)
-    torch.set_num_threads(count)
     try:
+        _blocks.counts.append(count)
+        torch.set_num_threads(count)
         yield
     finally:
         _blocks.counts.pop()
-        torch.set_num_threads(_blocks.counts[-1] if _blocks.counts else _Blocks.outside)
-        with _blocks.lock:
+        torch.set_num_threads(_blocks.counts[-1] if _blocks.counts else _blocks.before)
+        with _Blocks.lock:
             _Blocks.active -= 1
 
 

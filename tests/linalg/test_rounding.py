@@ -75,6 +75,27 @@ def test_estimates_are_of_the_size_of_the_error(form, kind, groups, prior, monke
     assert ratios.median() < 100
 
 
+def test_groups_with_equal_precisions_have_equal_errors():
+    """All outputs begin with the same precisions; then the errors of their factorisations add up."""
+    torch.manual_seed(0)
+    inputs, groups = torch.randn(1, 100, 36).relu(), 50
+    matrix = (36 * torch.eye(36) + 50 * inputs.mT @ inputs).expand(1, groups, -1, -1)
+    exact = torch.linalg.cholesky(matrix.double()).diagonal(dim1=-2, dim2=-1).log().sum()
+    single = Factorisation(matrix, torch.linalg.cholesky(matrix))
+    error = (single.factor.diagonal(dim1=-2, dim2=-1).double().log().sum() - exact).abs()
+    prior = ScaledIdentity(torch.tensor([36.0]), 36)
+    assert primal_rounding(single, prior, torch.zeros(1, groups, 36, 1), 100).kl > error
+
+
+def test_targets_that_cancel_count():
+    """Y't may be zero up to rounding, whose size is that of the targets."""
+    prior = ScaledIdentity(torch.tensor([1.0]), 1)
+    matrix = torch.full((1, 1, 1, 1), 1e4)
+    posterior, draw = Factorisation(matrix, matrix.sqrt()), torch.full((1, 1, 1, 1), 0.01)
+    without, size = primal_rounding(posterior, prior, draw, 10_000), torch.tensor([[1e8]])
+    assert primal_rounding(posterior, prior, draw, 10_000, size).kl > 100 * without.kl
+
+
 def test_the_scale_of_columns_does_not_matter():
     """Columns times a factor, weights divided by it, prior precisions times its square: the same problem."""
     inputs = torch.randn(1, 1, 20, 6)

@@ -42,8 +42,8 @@ def fetch(url: str, name: str, checksum: str | None = None) -> Path:
     Arguments:
         url: Where it is published.
         name: Its place below `root`, e.g. "uci/yacht/data.txt".
-        checksum: The published one, "sha256:..." or "md5:...". Default: the SHA-256 of the first download, which is kept in a
-            file beside it, e.g. "uci/yacht/data.txt.sha256".
+        checksum: The published one, "sha256:..." or "md5:...". Default: the SHA-256 of the first download, which is kept in
+            a file beside it, e.g. "uci/yacht/data.txt.sha256".
     """
     _check_encrypted(url)
     path = root() / name

@@ -56,7 +56,8 @@ class Standardiser(NamedTuple):
         std = (shares * (scaled - mean).square()).sum(0).sqrt()
         # rounding gives a constant column a tiny standard deviation
         constant = std <= 100 * resolution * (largest / unit)
-        return cls(mean * unit, torch.where(constant, 1.0, std * unit))
+        std = std * unit
+        return cls(mean * unit, torch.where(constant | (std == 0), 1.0, std))
 
     def apply(self, rows: Tensor | np.ndarray, dtype: torch.dtype = torch.float32) -> Float[Tensor, "N D"]:
         """Standardise rows into a tensor for a network."""

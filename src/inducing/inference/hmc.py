@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, refuse_inference_mode, check_inputs, check_kind, check_rows, check_seed
+from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_seed, refuse_inference_mode
 from inducing.inference.diagnostics import FEWEST_DRAWS, Diagnostics, diagnose
 from inducing.inference.hamiltonian import Point, transition
 from inducing.inference.state import DivergenceError

@@ -195,14 +195,14 @@ def _check_numbers(numbers: dict[str, Any]) -> None:
         "step": (0, math.inf),
         "num_steps": (1, math.inf),
         "failures": (0, MAX_FAILURES),
-        "failed_step": (0, math.inf),
+        "failed_step": (0, numbers["step"] + 1 if type(numbers.get("step")) is int else 0),
     }
     for name, (low, high) in limits.items():
         value = numbers.get(name)
         if type(value) is not int or not low <= value <= high:
             raise ValueError(f"{name} cannot be {str(value)[:80]}")
     damping = numbers.get("damping")
-    if not isinstance(damping, float) or not 0 < damping <= 1:
+    if not isinstance(damping, float) or not 2.0**-100 < damping <= 1:
         raise ValueError(f"damping cannot be {str(damping)[:80]}")
     threads = numbers.get("threads", 0)
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MAX_THREADS):

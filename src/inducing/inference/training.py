@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from inducing.checks import check_dtype, refuse_inference_mode, check_inputs, check_seed
+from inducing.checks import check_dtype, check_inputs, check_seed, refuse_inference_mode
 from inducing.inference.advice import advise, explain_divergence
 from inducing.inference.batches import Augment, Batch, Batches, Data, augment_identity, augmented, batches
 from inducing.inference.checkpoint import CheckpointError, Checkpoints, checksums
@@ -79,8 +80,8 @@ def fit(
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
             with the result of a run that was never interrupted. A run that is finished (all steps done, or stopped by a
-            callback or by patience) is not trained again; a larger ``num_steps`` continues it. With a constant schedule
-            and no ``early_samples`` that gives the result of the larger number from the start; otherwise the schedule
+            callback or by patience) is not trained again; a larger ``num_steps`` continues it. After all steps, with a constant
+            schedule and no ``early_samples``, that gives the result of the larger number from the start; otherwise the schedule
             follows the new number from the present step on. All other settings must stay as they were.
         checkpoint_seconds: Time between checkpoints.
         progress: Whether to show a progress bar.
@@ -131,11 +132,13 @@ def fit(
         continues = saved is not None and saved.restore(state)
         message = resume(state, recipe, saved.folder) if saved is not None and continues else None
         # a run keeps its threads, so that it rounds as before; settings of the user win
-        state.threads = threads_of_user() or state.threads
+        state.threads = threads_of_user() or (state.threads and min(state.threads, os.cpu_count() or 1))
         stack.enter_context(using_threads(state.threads or 1))
         if not continues and recipe.optimal_start:
             start_optimally(network, likelihood, source.num_data)
         ranks.share(state, _constants(elbo))
+        if state.threads:
+            change_threads(state.threads)
         if saved is not None and not continues:
             saved.save(state)
         stop = stack.enter_context(interrupts(enabled=checkpoint is not None))
@@ -201,7 +204,7 @@ def _train(
             stream = source.since(state.step)
             continue
         if work is not None:
-            state.threads = threads_for(work.operations)
+            state.threads = int(ranks.broadcast(threads_for(work.operations)))
             change_threads(state.threads)
             logger.info("%s: %d threads for %.2g operations a step", description, state.threads, work.operations)
         rate *= state.damping

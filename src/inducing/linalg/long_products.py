@@ -21,6 +21,6 @@ def long_product(left: Float[Tensor, "S C L"], right: Float[Tensor, "S D L"]) ->
     rest = (left[..., whole:] @ right[..., whole:].mT).double()
     if not whole:
         return rest
-    # (S, C, L) to (S, L / BLOCK, C, BLOCK), without a copy
+    # (S, C, L) to (S, L / BLOCK, C, BLOCK), for one sample without a copy
     blocks = [each[..., :whole].unflatten(-1, (-1, BLOCK)).transpose(1, 2) for each in (left, right)]
     return rest + (blocks[0] @ blocks[1].mT).sum(1, dtype=torch.float64)

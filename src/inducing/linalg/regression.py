@@ -229,8 +229,10 @@ def solve_primal(
     # m = A^-1 Y't,   w = m + T^-T z
     projected = solve_lower(factor, pseudo_outputs.cross(inputs))
     mean, draw = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, projected + noise)
-    if checked and not primal_rounding(posterior, prior, draw, inputs.shape[-2]).is_small():
-        return None
+    if checked:
+        size = torch.linalg.vector_norm(pseudo_outputs.whiten_values(), dim=(-2, -1))
+        if not primal_rounding(posterior, prior, draw, inputs.shape[-2], size).is_small():
+            return None
     kl = primal_kl(Conditional(draw, logdet(factor)), prior, noise)
     # u = (m + w) / 2;   P w - A (w - m) = P w - T z
     middle = by_output(torch.lerp(mean, draw, 0.5))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -254,9 +255,12 @@ def _choose_threads(
     of_user = threads_of_user()
     if of_user is not None:
         return of_user
-    with torch.no_grad(), Work() as drawing:
-        functions = sample(1, 0)
-    with torch.no_grad(), Work() as running:
-        functions(x[:1].to(functions.device))
+    with using_threads(1), torch.no_grad(), warnings.catch_warnings():
+        # what there is to warn of is said by the draws themselves
+        warnings.simplefilter("ignore")
+        with Work() as drawing:
+            functions = sample(1, 0)
+        with Work() as running:
+            functions(x[:1].to(functions.device))
     rows = min(batch_size or len(x), len(x))
     return threads_for(num_samples * (drawing.operations + rows * running.operations))
