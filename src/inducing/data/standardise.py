@@ -39,7 +39,7 @@ class Standardiser(NamedTuple):
         given = as_tensor(rows)
         if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"rows must be a table (N, D) with at least one row, got shape {tuple(given.shape)}")
-        resolution = torch.finfo(given.dtype).eps if given.is_floating_point() else 0.0
+        resolution = torch.finfo(given.dtype if given.is_floating_point() else torch.float64).eps
         columns = given.double()
         largest = columns.abs().amax(0)
         if (largest > LARGEST).any():

@@ -80,9 +80,9 @@ def fit(
         callbacks: One or several, called with the `Record` of each step; training stops when one returns True.
         checkpoint: Folder for checkpoints. The same call continues from there after whatever interrupted it, and ends
             with the result of a run that was never interrupted. A run that is finished (all steps done, or stopped by a
-            callback or by patience) is not trained again; a larger ``num_steps`` continues it. After all steps, with a constant
-            schedule and no ``early_samples``, that gives the result of the larger number from the start; otherwise the schedule
-            follows the new number from the present step on. All other settings must stay as they were.
+            callback or by patience) is not trained again; a larger ``num_steps`` continues it. After all steps, with a
+            constant schedule and no ``early_samples``, that gives the result of the larger number from the start; otherwise
+            the schedule follows the new number from the present step on. All other settings must stay as they were.
         checkpoint_seconds: Time between checkpoints.
         progress: Whether to show a progress bar.
         description: What the bar calls this run.
