@@ -26,7 +26,7 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not browser"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not browser"
 
 # the numerical tests as other processors round: four combinations, in which each setting occurs twice
 PORTABLE = INDUCING_CHECK_SHAPES=0 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" \
@@ -38,7 +38,7 @@ test-portable: setup
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 INDUCING_TEST_THREADS=2 OMP_WAIT_POLICY=passive $(PORTABLE)
 
 test-all: lint
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not browser"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not browser"
 
 # the oldest supported versions, in an environment of their own
 test-lowest: $(LOWEST)/.installed

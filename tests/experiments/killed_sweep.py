@@ -5,8 +5,7 @@ import torch
 from inducing.cli import app
 
 
-def reproduce(folder, jobs=1):
+def reproduce(folder):
     """Run `inducing reproduce` in this process."""
     torch.set_num_threads(1)
-    options = ["--preset", "smoke", "--out", str(folder), "--jobs", str(jobs)]
-    app(["reproduce", "linear", *options], standalone_mode=False)
+    app(["reproduce", "linear", "--preset", "smoke", "--out", str(folder)], standalone_mode=False)

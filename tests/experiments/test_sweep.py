@@ -165,7 +165,7 @@ def test_workers_do_not_outlive_a_killed_sweep(tmp_path):
     process.kill()
     process.wait()
     kept = Store(tmp_path / "linear.jsonl").results()
-    assert processes.wait(processes.start(reproduce, tmp_path, 2)) == 0
+    assert start(tmp_path, "--jobs", "2").wait(600) == 0
     results = Store(tmp_path / "linear.jsonl").results()
     assert len(results) == 10
     assert kept.items() <= results.items(), "finished runs stay as they are"
