@@ -31,7 +31,7 @@ WANTED = 1.3
 # busy loops beside the task
 CONDITIONS = {"idle machine": 0, "beside a busy process": 1}
 # fresh processes for each measurement, and runs in each
-ROUNDS, RUNS = 2, 2
+ROUNDS, RUNS = 2, 1
 DEFAULT = "default"
 
 
@@ -50,15 +50,12 @@ class Setting:
     num_threads: int | None = None
 
 
-def settings(openmp: str) -> dict[str, Setting]:
-    """The settings to compare. How to forbid spinning depends on the OpenMP library."""
-    no_spinning = {"GOMP_SPINCOUNT": "0"} if "gomp" in openmp else {"KMP_BLOCKTIME": "0"}
-    [(variable, value)] = no_spinning.items()
+def settings() -> dict[str, Setting]:
+    """The settings to compare."""
     return {
         "1 thread": Setting(threads(1), num_threads=1),
         "2 threads": Setting(threads(2), num_threads=2),
         "2 threads, OMP_WAIT_POLICY=passive": Setting(threads(2) | {"OMP_WAIT_POLICY": "passive"}, num_threads=2),
-        f"2 threads, {variable}={value}": Setting(threads(2) | no_spinning, num_threads=2),
         DEFAULT: Setting(first="inducing"),
     }
 
@@ -74,7 +71,7 @@ def measure(task: str, setting: Setting, neighbours: int, *, quick: bool) -> tup
 
 def compare(tasks: list[str], *, quick: bool) -> tuple[dict[str, Any], list[str]]:
     """All tasks under all conditions with all settings."""
-    choices = settings(openmp_runtime())
+    choices = settings()
     results: dict[str, Any] = {condition: {task: {} for task in tasks} for condition in CONDITIONS}
     reasons = []
     for condition, neighbours in CONDITIONS.items():

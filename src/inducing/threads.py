@@ -1,13 +1,11 @@
-"""How many threads a computation gets, and how they wait for each other.
+"""How many threads a computation gets.
 
-OpenMP's threads spin by default while they wait, and torch starts one for each core. Beside another busy program, a
-spinning thread takes the core that the thread it waits for needs: two threads are then up to 40 times slower than one. So
-`import inducing` asks for threads that sleep while they wait, and `fit` and `predict` use several only where the work is
-worth it. The number follows from the work and the number of cores, never from the clock or the load, since sums round
-differently with another number of threads.
+`fit` and `predict` use several threads only where the work is worth it. The number follows from the work and the number of
+cores, never from the clock or the load, because sums round differently with another number of threads. How threads wait for
+each other depends on the load of the machine (`inducing.waiting`), which changes no number.
 
-Settings of the user win: the environment variables below, and `torch.set_num_threads` with another number than the
-default. This module is imported before torch.
+Settings of the user win: the environment variables below, and `torch.set_num_threads` with another number than the default.
+This module is imported before torch.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 # read by the OpenMP library when torch loads it
@@ -25,14 +23,15 @@ COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 IMPORTED_BEFORE_TORCH = "torch" not in sys.modules
 WAITING_IS_CHOSEN = any(name in os.environ for name in WAIT_VARIABLES)
-if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN:
+if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN and sys.platform != "linux":
+    # threads that spin cannot be stopped later, as on Linux
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    # libgomp: about 20 microseconds before a thread falls asleep, so that short gaps do not cost a wake-up
-    os.environ["GOMP_SPINCOUNT"] = "2000"
 
 import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.flop_counter import flop_registry  # noqa: E402
+
+from inducing.waiting import can_switch, waiting_by_load  # noqa: E402
 
 DEFAULT_COUNT = torch.get_num_threads()
 # floating-point operations of a step or a batch that are worth one more thread (measure: python -m benchmarks.threads)
@@ -74,8 +73,8 @@ def threads_for(operations: float) -> int:
     of_user = threads_of_user()
     if of_user is not None:
         return of_user
-    # threads that spin are not worth the risk, unless the user has chosen how they wait
-    most = DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN else 1
+    # threads that spin beside another program are not worth the risk, unless the user has chosen how they wait
+    most = DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN or can_switch() else 1
     return max(1, min(most, int(operations / WORTH_A_THREAD)))
 
 
@@ -91,6 +90,7 @@ class _Blocks(threading.local):
 
     def __init__(self) -> None:
         self.counts: list[int] = []
+        self.waiting: list[ExitStack] = []
         # what torch has in this Python thread outside all blocks; not what a block of another one has set
         self.before = _Blocks.outside if _Blocks.active else torch.get_num_threads()
 
@@ -109,10 +109,12 @@ def using_threads(count: int) -> Iterator[None]:
         _Blocks.active += 1
     try:
         _blocks.counts.append(count)
-        torch.set_num_threads(count)
+        _blocks.waiting.append(ExitStack())
+        change_threads(count)
         yield
     finally:
         _blocks.counts.pop()
+        _blocks.waiting.pop().close()
         torch.set_num_threads(_blocks.counts[-1] if _blocks.counts else _blocks.before)
         with _Blocks.lock:
             _Blocks.active -= 1
@@ -122,3 +124,6 @@ def change_threads(count: int) -> None:
     """Change the number of threads inside a block of `using_threads`."""
     _blocks.counts[-1] = count
     torch.set_num_threads(count)
+    _blocks.waiting[-1].close()
+    if not WAITING_IS_CHOSEN:
+        _blocks.waiting[-1].enter_context(waiting_by_load(count))

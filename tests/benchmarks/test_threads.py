@@ -77,11 +77,6 @@ def test_a_setting_that_does_not_hold_is_an_error(machine, capsys):
     assert "5 threads" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("openmp", "variable"), [("libgomp", "GOMP_SPINCOUNT"), ("libomp", "KMP_BLOCKTIME")])
-def test_spinning_is_forbidden_in_the_words_of_the_openmp_library(openmp, variable):
-    assert any(variable in setting.variables for setting in threads.settings(openmp).values())
-
-
 @pytest.mark.parametrize("name", thread_tasks.TASKS)
 def test_every_task_runs(name):
     thread_tasks.TASKS[name](quick=True)()
