@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 
-.PHONY: setup demo bench lint test test-portable test-all test-lowest test-browser clean
+.PHONY: setup demo bench lint test test-portable test-all test-lowest test-browser docs package clean
 
 setup: $(INSTALLED)
 
@@ -53,5 +53,18 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 test-browser: setup
 	$(BIN)/python -m pytest -m browser
 
+# the documentation site; its tutorials are run, and run again only when their code changes
+docs: $(VENV)/.docs-installed
+	$(BIN)/python -m sphinx -W --keep-going --builder html docs docs/_build/html
+
+$(VENV)/.docs-installed: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+# source distribution and wheel, and the wheel tried in an empty environment
+package: setup
+	$(BIN)/python -m build
+	$(BIN)/python -m pytest tests/test_package.py -k empty_environment
+
 clean:
-	rm -rf $(VENV) $(LOWEST) demo dist build
+	rm -rf $(VENV) $(LOWEST) demo dist build docs/_build

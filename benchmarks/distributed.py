@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 
 import inducing
-from inducing.inference.distributed import Ranks, join
+from inducing.inference.parallel.ranks import Ranks, join
 
 MESSAGES = (1_000, 100_000, 10_000_000)
 
@@ -68,8 +68,7 @@ def steps(name: str, parallel: str, ranks: Ranks) -> dict:
 
     def inducing_pass() -> None:
         share = -(-settings["num_samples"] // ranks.size) if parallel == "samples" else settings["num_samples"]
-        with network.closed_form_kl():
-            sum(layer.kl.mean() for layer in network.draw(share).layers).backward()
+        sum(layer.kl.mean() for layer in network.draw(share, closed_form_kl=True).layers).backward()
 
     each = [1e3 * (b - a) for a, b in itertools.pairwise(marks)]
     count = sum(p.numel() for p in (*network.parameters(), *likelihood.parameters()) if p.requires_grad)

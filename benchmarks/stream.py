@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import inducing
-from inducing.tabular.model import TableModel
+from inducing.tables.predicting import TableModel
 
 NUMERIC, TEXT = 8, 2
 WRITTEN_AT_A_TIME = 100_000

@@ -13,8 +13,8 @@ import inducing
 from benchmarks import operations
 from benchmarks.textbook import TextbookNetwork, run
 from inducing.inference.state import TrainingState
-from inducing.linalg.geometry import Geometry
-from inducing.linalg.patches import conv_gram
+from inducing.linalg.convolution.geometry import Geometry
+from inducing.linalg.convolution.patches import conv_gram
 
 Step = Callable[[], object]
 

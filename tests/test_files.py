@@ -4,8 +4,9 @@ import stat
 import threading
 
 import pytest
+import torch
 
-from inducing.files import check_writable, open_atomically, write_atomically
+from inducing.files import check_writable, digest, open_atomically, write_atomically
 
 
 def test_new_and_replaced(tmp_path):
@@ -180,3 +181,21 @@ def test_threads_write_with_ordinary_permissions(tmp_path):
     for thread in threads:
         thread.join()
     assert {mode_of(path) for path in paths} == {mode_of(tmp_path / "theirs")}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
+def test_checksums_cover_header_names_and_values(dtype):
+    tensors = {"a": torch.tensor([0, 1]).to(dtype), "b": torch.ones(()).to(dtype)}
+    others = [
+        digest({"step": 1}, tensors),
+        digest({}, {"a": tensors["a"], "c": tensors["b"]}),
+        digest({}, {**tensors, "a": tensors["a"].flip(0)}),
+        digest({}, {**tensors, "a": tensors["a"][None]}),
+    ]
+    assert digest({}, tensors) == digest({}, dict(reversed(tensors.items())))
+    assert digest({}, tensors) not in others
+
+
+def test_checksums_without_shapes():
+    flat, square = ({"a": torch.ones(shape)} for shape in ((4,), (2, 2)))
+    assert digest({}, flat, with_shapes=False) == digest({}, square, with_shapes=False)

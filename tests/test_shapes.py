@@ -1,5 +1,7 @@
 """The shape annotations of the whole package hold, checked at run time in a process of its own."""
 
+import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -70,13 +72,27 @@ def test_every_annotation_holds():
     assert done.stdout.strip() == "shapes hold", done.stderr[-2000:]
 
 
+def names_for_type_checkers(module):
+    """Names that a module imports under ``if TYPE_CHECKING``, since their packages are optional or import it."""
+    blocks = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.If)]
+    guarded = [node for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in guarded for node in ast.walk(block) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: typing.Any for node in imports for alias in node.names}
+
+
 def test_every_annotation_can_be_read():
     """A shape that lost its quotes would be an expression of names that do not exist."""
     for info in pkgutil.walk_packages(inducing.__path__, "inducing."):
         module = importlib.import_module(info.name)
+        names = {**names_for_type_checkers(module), **vars(module), **vars(typing)}
         for _, value in inspect.getmembers(module, lambda v: inspect.isfunction(v) or inspect.isclass(v)):
+            if value.__module__ != info.name:
+                continue
             members = [value, *vars(value).values()] if inspect.isclass(value) else [value]
+            if dataclasses.is_dataclass(value):
+                # its constructor repeats the annotations of its fields, also of those from another module
+                members = [member for member in members if member is not vars(value).get("__init__")]
             for member in members:
                 function = member.fget if isinstance(member, property) else member
-                if inspect.isfunction(function) and function.__module__ == info.name:
-                    typing.get_type_hints(function, {**vars(module), **vars(typing)})
+                if inspect.isfunction(function):
+                    typing.get_type_hints(function, names)

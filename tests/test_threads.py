@@ -156,6 +156,26 @@ def test_predict_chooses_by_its_work(two_cores, monkeypatch, worth, wanted):
     assert seen == wanted
 
 
+@pytest.mark.parametrize("batch_size", [1, 1000])
+def test_the_threads_of_draws_do_not_depend_on_the_batch_size(two_cores, monkeypatch, batch_size):
+    """With another number of threads the drawn functions would be rounded differently."""
+    _, network = make_run()
+    with Work() as drawing:
+        network.sample_functions(4)
+    # one thread for the draws, and two for a batch of 1000 rows
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", drawing.operations)
+    seen, original = [], inducing.Network.sample_functions
+
+    def sample_functions(self, num_samples, *arguments):
+        if num_samples > 1:
+            seen.append(torch.get_num_threads())
+        return original(self, num_samples, *arguments)
+
+    monkeypatch.setattr(inducing.Network, "sample_functions", sample_functions)
+    inducing.predict(network, inducing.Gaussian(), torch.randn(1000, 2), 4, batch_size)
+    assert seen == [1]
+
+
 @pytest.mark.parametrize(
     ("before", "variables", "wanted"),
     [

@@ -7,27 +7,36 @@ from typing import TYPE_CHECKING, Any
 from inducing import threads  # noqa: F401
 
 # isort: split
-from inducing import data
+from inducing import data, plots
 from inducing.data.standardise import Standardiser
-from inducing.inference import distributed, recipes
+from inducing.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    ConvergenceWarning,
+    DataWarning,
+    DivergenceError,
+    FactorisationError,
+    JitterWarning,
+    RankError,
+    RollBackWarning,
+    SavedModelError,
+)
+from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
-from inducing.inference.checkpoint import CheckpointError, CheckpointWarning
-from inducing.inference.diagnostics import Diagnostics
-from inducing.inference.distributed import RankError
 from inducing.inference.history import History, Record
-from inducing.inference.hmc import ConvergenceWarning, HMCSamples, hmc
+from inducing.inference.hmc.diagnostics import Diagnostics
+from inducing.inference.hmc.sampler import HMCSamples, hmc
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
+from inducing.inference.parallel import ranks as distributed
 from inducing.inference.recipes import Recipe
-from inducing.inference.state import DivergenceError, RollBackWarning
 from inducing.inference.training import fit
-from inducing.linalg.cholesky import FactorisationError, JitterWarning
 from inducing.nn import kernels, models
-from inducing.nn.convolution import Conv2d
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
-from inducing.nn.gp import GPLayer
-from inducing.nn.inverse_wishart import ChannelIWPrior, KroneckerIWPrior, SpatialIWPrior
-from inducing.nn.layers import Linear
+from inducing.nn.layers import Linear, Residual
+from inducing.nn.layers.conv2d import Conv2d
+from inducing.nn.layers.gp import GPLayer
+from inducing.nn.layers.normalisation import InducingNorm
 from inducing.nn.likelihoods import (
     Bernoulli,
     Categorical,
@@ -39,7 +48,6 @@ from inducing.nn.likelihoods import (
     StudentT,
 )
 from inducing.nn.network import Network
-from inducing.nn.normalisation import InducingNorm
 from inducing.nn.posteriors import (
     DSVI,
     CoupledInducing,
@@ -50,21 +58,25 @@ from inducing.nn.posteriors import (
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
-from inducing.nn.structure import Residual
+from inducing.nn.priors.inverse_wishart import ChannelIWPrior, KroneckerIWPrior, SpatialIWPrior
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive, predict
-from inducing.saving import SavedModelError, load, register_by, save
+from inducing.saving import load, register, register_later, save
 
 if TYPE_CHECKING:
-    from inducing.data.tables import Schema, TableError, TableWarning, read_table
     from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
+    from inducing.tables.columns import TableError, TableWarning
+    from inducing.tables.reading import read_table
+    from inducing.tables.schema import Schema
 
-# scikit-learn and pandas take as long to import as torch, so what needs them is imported when it is first asked for
-_LATER = {
-    "inducing.data.tables": ("Schema", "TableError", "TableWarning", "read_table"),
+# imported on first use, since they need optional packages that are slow to import
+_LAZY = {
+    "inducing.tables.columns": ("TableError", "TableWarning"),
+    "inducing.tables.reading": ("read_table",),
+    "inducing.tables.schema": ("Schema",),
     "inducing.estimators": ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"),
 }
-register_by("inducing.estimators")
+register_later("inducing.estimators", *_LAZY["inducing.estimators"])
 
 __all__ = [
     "DSVI",
@@ -79,6 +91,7 @@ __all__ = [
     "Conv2d",
     "ConvergenceWarning",
     "CoupledInducing",
+    "DataWarning",
     "DeepGPClassifier",
     "DeepGPRegressor",
     "Diagnostics",
@@ -134,21 +147,22 @@ __all__ = [
     "load",
     "metrics",
     "models",
+    "plots",
     "predict",
     "read_table",
     "recipes",
+    "register",
     "save",
 ]
 
 
-if not TYPE_CHECKING:  # type checkers would take any name for granted
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        if name == "estimators":
-            return import_module("inducing.estimators")
-        for module, names in _LATER.items():
-            if name in names:
-                return getattr(import_module(module), name)
+        for module, names in _LAZY.items():
+            if name in names or f"inducing.{name}" == module:
+                found = import_module(module)
+                return getattr(found, name) if name in names else found
         raise AttributeError(f"module 'inducing' has no attribute {name!r}")
 
 

@@ -1,6 +1,21 @@
-"""`python -m inducing` is the command `inducing`."""
+"""The command `inducing`, also as `python -m inducing`."""
 
-from inducing.cli import app
+import sys
+
+from inducing.extras import require
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        require("typer")
+        require("rich")
+    except ImportError as error:
+        sys.exit(str(error))
+    from inducing.cli import app
+
+    app(prog_name="inducing")
+
 
 if __name__ == "__main__":
-    app(prog_name="inducing")
+    main()

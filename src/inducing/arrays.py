@@ -1,4 +1,4 @@
-"""The one place where arrays of users become tensors."""
+"""Conversion of arrays to tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 def as_tensor(values: object, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
-    """Convert numbers, lists, arrays and pandas objects to a tensor; a tensor is returned as it is.
+    """Convert numbers, lists, arrays and pandas objects to a tensor. Tensors are not copied.
 
-    Arrays are copied unless they are contiguous, writable and in the byte order of this machine: reversed views
+    Arrays are copied unless they are contiguous, writable and in the byte order of this machine. So reversed views
     (``x[::-1]``) and read-only arrays are accepted.
     """
     if not isinstance(values, Tensor):

@@ -1,4 +1,4 @@
-"""What is asked of a user's tensors, and the messages when it is not so."""
+"""Input validation."""
 
 from __future__ import annotations
 
@@ -10,25 +10,35 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-# the dtypes in which layers of all kinds work
+# dtypes that all layers support
 DTYPES = (torch.float32, torch.float64)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """A hint for the end of a message about an unknown name, if one that is known looks like it."""
+    """Return a hint for the end of an error message if a known name is similar, else an empty string."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def check_known(what: str, name: object, known: Iterable[str]) -> None:
+    """Refuse an unknown name, and list the known ones."""
+    names = list(known)
+    if not isinstance(name, str) or name not in names:
+        hint = did_you_mean(name, names) or "."
+        raise ValueError(f"unknown {what} {name!r}{hint} Known are {', '.join(names)}.")
+
+
 def check_kind(name: str, value: object, kind: type, wanted: str) -> None:
-    """Ask for an object of a kind, and say in words which."""
+    """Check that a value is an instance of a class. ``wanted`` describes it in the error message."""
     if not isinstance(value, kind):
-        what = f"the class {value.__name__}; call it" if isinstance(value, type) else f"a {type(value).__name__}"
+        what = (
+            f"the class {value.__name__}; pass an instance" if isinstance(value, type) else f"a {type(value).__name__}"
+        )
         raise TypeError(f"{name} must be {wanted}, got {what}")
 
 
 def check_whole(name: str, value: object, wanted: str = "a whole number") -> int:
-    """Ask for a whole number of Python or NumPy that is at least 1."""
+    """Check that a value is a Python or NumPy integer of at least 1."""
     if not isinstance(value, Integral):
         raise TypeError(f"{name} must be {wanted}, got {value!r}")
     if value < 1:
@@ -37,43 +47,42 @@ def check_whole(name: str, value: object, wanted: str = "a whole number") -> int
 
 
 def check_seed(seed: object) -> int:
-    """Ask for a whole number of Python or NumPy; None would look like fresh randomness."""
+    """Check that a seed is a Python or NumPy integer. None is an error, since it would suggest a random seed."""
     if not isinstance(seed, Integral):
         raise TypeError(
-            f"seed must be a whole number, got {seed!r}. For another result each time pass random.getrandbits(31)"
+            f"seed must be a whole number, got {seed!r}. For a different result each time pass random.getrandbits(31)"
         )
     return int(seed)
 
 
 def refuse_inference_mode(what: str) -> None:
-    """Raise an error inside torch.inference_mode(), where torch keeps no gradients."""
+    """Raise an error inside torch.inference_mode(), where torch computes no gradients."""
     if torch.is_inference_mode_enabled():
-        raise RuntimeError(
-            f"{what} needs gradients, which torch.inference_mode() switches off. Call {what} outside of it"
-        )
+        raise RuntimeError(f"{what} needs gradients, which torch.inference_mode() disables. Call {what} outside of it")
 
 
 def check_device(name: str) -> torch.device:
-    """Ask for a device that this machine has."""
+    """Check that torch can use a device on this machine."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device).tolist()
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).partition(". ")[0].splitlines()[0]
-        raise ValueError(f'device must be one that torch has here, such as "cpu", got {name!r} ({reason})') from error
+        raise ValueError(f'device {name!r} is not available ({reason}). Use e.g. device="cpu"') from error
     return device
 
 
 def is_known(value: Tensor) -> bool:
-    """Whether its numbers can be looked at: not inside a compiled graph, and not on torch's meta device, which has none.
+    """Return whether the values of a tensor can be read.
 
-    What depends on it must have a form without branches, which is then taken.
+    They cannot be read while torch compiles a graph, nor on the meta device. Code that branches on values must then use a
+    form without branches.
     """
     return not (torch.compiler.is_compiling() or value.is_meta)
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Ask for a torch tensor."""
+    """Check that a value is a torch tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
@@ -83,10 +92,10 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """Refuse NaN and inf, and say in which rows they are. Values that are not known are not looked at."""
+    """Raise an error with the row numbers if a tensor has NaN or inf. Values that cannot be read are not checked."""
     if not (is_known(value) and value.is_floating_point()):
         return
-    # one pass; a sum that overflows is looked at again
+    # one pass over the data; only if the sum is not finite, look at each value, since the sum may overflow
     if math.isfinite(value.detach().sum().item()):
         return
     bad = ~torch.isfinite(value)
@@ -97,16 +106,16 @@ def check_finite(name: str, value: Tensor) -> None:
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise ValueError(
             f"{name} contains NaN or inf in {len(rows)} of {len(value)} rows (rows {shown}); "
-            "remove those rows or impute their values"
+            "remove these rows or impute the values"
         )
 
 
 def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: str = "x") -> Tensor:
-    """Ask for a batch of inputs (B, *shape) in the dtype of the network."""
+    """Check that x is a batch of inputs (B, *shape) in the dtype of the network."""
     x = check_tensor(name, x)
     if tuple(x.shape[1:]) != shape or x.ndim != len(shape) + 1:
         expected = ", ".join(["B", *map(str, shape)])
-        hint = "; a single row needs a batch axis, x[None]" if tuple(x.shape) == shape else ""
+        hint = "; use x[None] for a single row" if tuple(x.shape) == shape else ""
         raise ValueError(f"{name} must have shape ({expected}), got {tuple(x.shape)}{hint}")
     if not x.is_floating_point():
         raise TypeError(f"{name} is {x.dtype} but the network is {dtype}; convert the data, {name}.to({dtype})")
@@ -116,9 +125,9 @@ def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: st
 
 
 def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
-    """Ask for the dtype of the network; labels are integers and have their own check."""
+    """Check that a floating point tensor has the dtype of the network. Integer labels are checked elsewhere."""
     if value.is_floating_point() and value.dtype != dtype:
-        # half precision has too few digits for the factorisations of a network
+        # half precision is too inaccurate for the factorisations of a network
         other = f", or the network, network.to({value.dtype})" if value.dtype in DTYPES else ""
         raise TypeError(
             f"{name} is {value.dtype} but the network is {dtype}; convert the data, {name}.to({dtype}){other}"
@@ -126,7 +135,7 @@ def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
 
 
 def check_weights(weights: object, rows: int) -> Tensor:
-    """Ask for one finite weight for each row, none negative and not all zero."""
+    """Check that there is one finite, non-negative weight for each row, and that not all are zero."""
     weights = check_tensor("weights", weights)
     if tuple(weights.shape) != (rows,):
         raise ValueError(f"weights must have shape ({rows},), one for each row, got {tuple(weights.shape)}")
@@ -135,13 +144,20 @@ def check_weights(weights: object, rows: int) -> Tensor:
         row = int((weights < 0).nonzero()[0])
         raise ValueError(f"weights must not be negative, but row {row} has {weights[row].item():g}")
     if not (weights > 0).any():
-        raise ValueError("all weights are zero: there is nothing to learn from")
+        raise ValueError("all weights are zero. At least one weight must be positive")
     return weights
 
 
 def check_rows(x: Tensor, y: Tensor) -> None:
-    """Ask for as many targets as inputs, and for at least one."""
+    """Check that x and y have the same number of rows, at least one."""
     if len(x) == 0:
-        raise ValueError("there are no data: x has zero rows")
+        raise ValueError("x has zero rows. Pass at least one row")
     if len(x) != len(y):
-        raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
+        raise ValueError(f"x and y must have the same number of rows, got {len(x)} and {len(y)}")
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise an error if a size is below 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")

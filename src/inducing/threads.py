@@ -1,11 +1,11 @@
-"""How many threads a computation gets.
+"""The number of threads of a computation.
 
-`fit` and `predict` use several threads only where the work is worth it. The number follows from the work and the number of
-cores, never from the clock or the load, because sums round differently with another number of threads. How threads wait for
-each other depends on the load of the machine (`inducing.waiting`), which changes no number.
+`fit` and `predict` use several threads only for large computations. The number depends on the computation and the number of
+cores, but not on timings or the load, since sums are rounded differently with another number of threads. Whether waiting
+threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does not change results.
 
-Settings of the user win: the environment variables below, and `torch.set_num_threads` with another number than the default.
-This module is imported before torch.
+Settings of the user have priority: the environment variables below, and `torch.set_num_threads` with a number other than
+the default. This module is imported before torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 IMPORTED_BEFORE_TORCH = "torch" not in sys.modules
 WAITING_IS_CHOSEN = any(name in os.environ for name in WAIT_VARIABLES)
 if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN and sys.platform != "linux":
-    # threads that spin cannot be stopped later, as on Linux
+    # spinning can be switched off later only on Linux
     os.environ["OMP_WAIT_POLICY"] = "passive"
 
 import torch  # noqa: E402
@@ -34,12 +34,12 @@ from torch.utils.flop_counter import flop_registry  # noqa: E402
 from inducing.waiting import can_switch, waiting_by_load  # noqa: E402
 
 DEFAULT_COUNT = torch.get_num_threads()
-# floating-point operations of a step or a batch that are worth one more thread (measure: python -m benchmarks.threads)
+# floating-point operations per thread for which one more thread pays off (measured by python -m benchmarks.threads)
 WORTH_A_THREAD = 5e8
 
 
 class Work(TorchDispatchMode):
-    """Counts the floating-point operations of products, convolutions, factorisations and solves in a ``with`` block."""
+    """Counter of floating-point operations (products, convolutions, factorisations, solves) in a ``with`` block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,28 +60,28 @@ class Work(TorchDispatchMode):
 
 
 def threads_of_user() -> int | None:
-    """The number of threads that the user has set, by the environment or by torch; None if there is no such setting."""
+    """Return the number of threads that the user has set by the environment or by torch, or None."""
     count = _blocks.before if _Blocks.active else torch.get_num_threads()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # torch starts a thread for each core, or for each physical one
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    # torch starts one thread for each logical or physical core
     is_default = count == DEFAULT_COUNT and (IMPORTED_BEFORE_TORCH or count in (cores, cores // 2))
     return None if is_default and not any(name in os.environ for name in COUNT_VARIABLES) else count
 
 
 def threads_for(operations: float) -> int:
-    """The number of threads for a step or a batch with so many floating-point operations."""
+    """Return the number of threads for a step or a batch with this number of floating-point operations."""
     of_user = threads_of_user()
     if of_user is not None:
         return of_user
-    # threads that spin beside another program are not worth the risk, unless the user has chosen how they wait
+    # several threads only if spinning can be avoided or the user has chosen how threads wait
     most = DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN or can_switch() else 1
     return max(1, min(most, int(operations / WORTH_A_THREAD)))
 
 
 class _Blocks(threading.local):
-    """Blocks of `using_threads` that are running, of all Python threads and of this one.
+    """The active blocks of `using_threads`: their number in all Python threads, and the settings of this Python thread.
 
-    torch has a number of threads for each Python thread; a new one begins with the number that was set last by any of them.
+    torch has a number of threads for each Python thread. A new Python thread starts with the number that was set last.
     """
 
     lock = threading.Lock()
@@ -91,7 +91,7 @@ class _Blocks(threading.local):
     def __init__(self) -> None:
         self.counts: list[int] = []
         self.waiting: list[ExitStack] = []
-        # what torch has in this Python thread outside all blocks; not what a block of another one has set
+        # the setting of this Python thread outside all blocks, also if a block of another Python thread is active
         self.before = _Blocks.outside if _Blocks.active else torch.get_num_threads()
 
 
@@ -100,7 +100,7 @@ _blocks = _Blocks()
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Run the block with this number of threads, or with what `change_threads` sets inside."""
+    """Use this number of threads inside a ``with`` block, until `change_threads` sets another."""
     if not _blocks.counts and not _Blocks.active:
         _blocks.before = torch.get_num_threads()
     with _Blocks.lock:
@@ -121,7 +121,7 @@ def using_threads(count: int) -> Iterator[None]:
 
 
 def change_threads(count: int) -> None:
-    """Change the number of threads inside a block of `using_threads`."""
+    """Set the number of threads for the rest of a block of `using_threads`."""
     _blocks.counts[-1] = count
     torch.set_num_threads(count)
     _blocks.waiting[-1].close()

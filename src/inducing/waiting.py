@@ -1,11 +1,11 @@
-"""Whether threads spin or sleep while they wait for each other, decided by the load of the machine.
+"""Choice between spinning and sleeping for threads that wait for each other, by the load of the machine.
 
-Threads of OpenMP spin for some milliseconds before they sleep. On an idle machine that is fastest: small operations follow
-each other within microseconds. Beside another busy program it is up to 40 times slower than one thread, because a spinning
-thread occupies the core that the thread it waits for needs.
+Threads of OpenMP spin for some milliseconds before they sleep. On an idle machine this is fastest, since small operations
+follow each other within microseconds. While another program is busy it is up to 40 times slower than one thread, because a
+spinning thread occupies the core that the other thread needs.
 
-GNU's OpenMP, which torch uses on Linux, sleeps at once while a process has more threads than cores. So a second, idle team
-of threads switches the spinning off, and its end switches it on again. Numbers do not change, only the time they take.
+GNU's OpenMP, which torch uses on Linux, does not spin while a process has more threads than cores. So a second, idle team of
+threads switches spinning off. Ending this team switches it on again. Results do not change, only run times.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import NamedTuple
 
 import torch
 
-# cores that other programs use when spinning ends, and when it begins again
+# spinning is switched off above BUSY and on below IDLE cores used by other programs
 BUSY, IDLE = 0.4, 0.2
-# seconds between two looks at the load
+# seconds between two measurements of the load
 INTERVAL = 0.25
-# rows of an operation that torch gives to one thread
+# elements of an operation that torch assigns to one thread
 GRAIN = 2**16
 
 
 class CPUTime(NamedTuple):
-    """Seconds that the cores of this process were busy, for any program and for this one, at a time."""
+    """Busy seconds of the cores that this process may use, for all programs and for this process, at one time."""
 
     at: float
     all: float
@@ -47,13 +47,13 @@ class CPUTime(NamedTuple):
         return cls(time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), time.process_time())
 
     def others_since(self, before: CPUTime) -> float:
-        """Cores that other programs used since then, on average."""
+        """Return the average number of cores that other programs used since ``before``."""
         return (self.all - before.all - (self.own - before.own)) / max(self.at - before.at, 1e-3)
 
 
 @cache
 def can_switch() -> bool:
-    """Whether spinning can be switched here: on Linux, with GNU's OpenMP."""
+    """Return whether spinning can be switched on and off: on Linux, with GNU's OpenMP."""
     if sys.platform != "linux":
         return False
     try:
@@ -85,19 +85,19 @@ class IdleTeam:
 
 
 class Watch(threading.Thread):
-    """Switches spinning off while other programs are busy, until it is stopped."""
+    """A thread that switches spinning off while other programs are busy, until it is stopped."""
 
     def __init__(self, num_threads: int) -> None:
         super().__init__(daemon=True)
         self._num_threads, self._stop_watching = num_threads, threading.Event()
-        # runnable tasks of the whole machine: more than this one
+        # number of runnable tasks of the whole machine, including this one
         runnable = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         self._team: IdleTeam | None = None
         self._switch(spin=runnable <= 1)
 
     @property
     def spins(self) -> bool:
-        """Whether threads spin at present."""
+        """Whether threads spin now."""
         return self._team is None
 
     def run(self) -> None:
@@ -109,7 +109,7 @@ class Watch(threading.Thread):
             self._switch(spin=others < (BUSY if self.spins else IDLE))
 
     def stop(self) -> None:
-        """End, and leave spinning as torch has it."""
+        """Stop the thread and restore torch's default, spinning."""
         self._stop_watching.set()
         self.join()
         self._switch(spin=True)
@@ -122,16 +122,16 @@ class Watch(threading.Thread):
             self._team = IdleTeam(self._num_threads)
 
 
-# one watch is enough for all blocks of a process
+# one watch serves all blocks of a process
 _watched = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    # a child process has no watch
+    # a child process starts without a watch
     os.register_at_fork(after_in_child=_watched._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def waiting_by_load(num_threads: int) -> Iterator[None]:
-    """Let this number of threads spin in the block only while no other program is busy."""
+    """Let threads spin inside the block only while no other program is busy."""
     if num_threads == 1 or not can_switch() or not _watched.acquire(blocking=False):
         yield
         return

@@ -43,5 +43,6 @@ def test_the_page_of_growth(run, monkeypatch):
 
 def test_the_page_of_profiles(run):
     page = run(profiles, "toy")["page"]
-    assert page.startswith(profiles.NOTES)
+    text, _, _ = profiles.PAGE.read_text().partition(profiles.MARKER)
+    assert page.startswith(text + profiles.MARKER)
     assert "### toy" in page

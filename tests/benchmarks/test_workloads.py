@@ -3,8 +3,8 @@ import torch
 
 from benchmarks import operations
 from benchmarks.workloads import WORKLOADS, self_convolution_gram
-from inducing.linalg.geometry import Geometry
-from inducing.linalg.patches import conv_gram
+from inducing.linalg.convolution.geometry import Geometry
+from inducing.linalg.convolution.patches import conv_gram
 
 
 def test_the_workloads_are_those_that_were_asked_for():

@@ -14,10 +14,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import inducing
-from inducing.cli import app, outcomes
-from inducing.tabular import fitting, predicting
-from inducing.tabular.model import TableModel
-from tests.tabular.tables import INPUTS, NASTY, make_table, outcome
+from inducing.cli import app
+from inducing.pages import to_rich
+from inducing.tables import fitting, predicting
+from inducing.tables.predicting import TableModel
+from tests.tables.examples import INPUTS, NASTY, make_table, outcome
 
 TABLE = make_table()
 
@@ -33,11 +34,11 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def refused(done, start):
-    """One line on stderr, and exit code 2."""
+def refused(done, *keywords):
+    """One line on stderr with these words, and exit code 2."""
     code = done.exit_code if hasattr(done, "exit_code") else done.returncode
     lines = done.stderr.splitlines()
-    return code == 2 and len(lines) == 1 and lines[0].startswith(start)
+    return code == 2 and len(lines) == 1 and all(keyword in lines[0] for keyword in ("inducing ", *keywords))
 
 
 @pytest.fixture
@@ -59,12 +60,12 @@ def test_fit_predict_report(here):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     for part in (
-        "regression, since 'price' is numeric",
-        "54 rows to learn from, 6 to test on",
+        "regression ('price' is numeric; change it with --task)",
+        "54 training rows, 6 test rows, 3 input columns",
         "20/20",
         "HeteroscedasticGaussian likelihood, 54 global inducing points: all distinct rows, with an exact last layer",
         "trained for 20 steps in",
-        "the limit; --max-steps sets another",
+        "the limit (--max-steps)",
         "BNNRegressor",
     ):
         assert part in done.stdout
@@ -99,7 +100,7 @@ def test_classes_of_a_deep_gaussian_process(here):
     )
     assert done.exit_code == 0, done.stderr
     for part in (
-        "classification, since 'kind' is text; --task changes that",
+        "classification ('kind' is text; change it with --task)",
         "DeepGPClassifier",
         "accuracy",
         "ECE",
@@ -107,8 +108,8 @@ def test_classes_of_a_deep_gaussian_process(here):
     ):
         assert part in done.stdout
     assert done.stderr.splitlines() == [
-        "inducing fit: warning: constant columns tell nothing: 'same'",
-        "inducing fit: warning: duplicate columns tell nothing new: 'twin = size'",
+        "inducing fit: warning: constant columns are not informative: 'same'",
+        "inducing fit: warning: duplicate columns are not informative: 'twin = size'",
     ]
     done = run("predict", "c.safetensors", "all.csv", "--keep", "id")
     assert done.exit_code == 0, done.stderr
@@ -118,21 +119,22 @@ def test_classes_of_a_deep_gaussian_process(here):
 
 
 def test_the_real_command_refuses_with_one_line(here):
-    assert refused(command("fit", "t.csv", "--target", "cost"), "inducing fit: there is no column 'cost' in the table")
+    assert refused(command("fit", "t.csv", "--target", "cost"), "inducing fit: ", "no column 'cost'")
 
 
 def test_scores_fit_a_terminal():
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(outcomes.score_table(outcome("price", "weight", model="dgp")))
+    console.print(to_rich(outcome("price", "weight", model="dgp").score_table()))
     text = console.export_text()
-    for part in ("DeepGPRegressor ", "log-likelihood", "in 95 %", "in standard deviations of each"):
+    for part in ("DeepGPRegressor ", "log-likelihood", "in 95 %", "standard deviations"):
         assert part in text
 
 
 def test_options_reach_the_estimator(here, monkeypatch):
     seen = {}
 
-    def stop(model, problem, impute, **parameters):
+    def stop(model, problem, **parameters):
+        impute = problem.encoded.schema.columns[0].fill is not None
         seen.update(parameters, model=model, impute=impute, test=len(problem.test), task=problem.task)
         raise ValueError("seen")
 
@@ -164,7 +166,7 @@ def test_options_reach_the_estimator(here, monkeypatch):
 )
 def test_a_likelihood_decides_the_task(likelihood, task, here, monkeypatch):
     TABLE[["size", "grade"]].to_csv("g.csv", index=False)
-    monkeypatch.setattr(fitting, "make_estimator", lambda model, problem, *_, **__: pytest.fail(problem.task))
+    monkeypatch.setattr(fitting, "make_estimator", lambda model, problem, **_: pytest.fail(problem.task))
     with pytest.raises(pytest.fail.Exception, match=task):
         CliRunner().invoke(
             app, ["fit", "g.csv", "--target", "grade", "--likelihood", likelihood], catch_exceptions=False
@@ -181,37 +183,37 @@ HOLE = TABLE["size"].mask(TABLE.index == 7)
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
-        (change(), ["--target", "cost"], "there is no column 'cost' in the table; it has 'size', 'colour'"),
-        (change(day="2021-03-04"), [], "column 'day' holds dates, and which of their sides matters is not known."),
+        (change(), ["--target", "cost"], "no column 'cost'"),
+        (change(day="2021-03-04"), [], "--exclude"),
         (
             change(size=HOLE),
             [],
-            "column 'size' has 1 missing values (first in row 7); remove those rows, or have them imputed",
+            "--impute",
         ),
-        (change(price=HOLE), [], "the target 'price' has 1 missing values (first in row 7); remove those rows"),
+        (change(price=HOLE), [], "'price' has 1 missing values (first in row 7)"),
         (change(size=np.inf), [], "column 'size' has infinite values (first in row"),
         (change(price=np.inf), [], "column 'price' has infinite values (first in row 0)"),
-        (change(price="dear"), [], "the target 'price' has only one class, 'dear'"),
-        (change()[:0], [], "the table has 0 rows; at least 10 are needed"),
-        (change()[["price"]], [], "no column is left to predict 'price' from"),
-        (change(name=[f"n{row}" for row in range(60)]), [], "column 'name' has 54 categories in 54 rows"),
-        (change(), ["--target", "size", "--task", "classification"], "classification is of one"),
-        (change(), ["--task", "ranking"], "a task is regression or classification, got 'ranking'"),
-        (change(), ["--model", "mlp"], "a model is bnn or dgp, got 'mlp'"),
-        (change(), ["--model", "dgp", "--prior", "neal"], "a prior is over weights"),
-        (change(), ["--prior", "flat"], "unknown prior 'flat'; known are"),
-        (change(), ["--posterior", "exact"], "unknown posterior 'exact'; known are"),
-        (change(), ["--likelihood", "cauchy"], "unknown likelihood 'cauchy'; known are"),
-        (change(), ["--likelihood", "poisson"], "the likelihood poisson is for counts"),
-        (change(), ["--test-fraction", "0"], "the test fraction must lie between 0 and 1, got 0.0"),
-        (change(), ["--out", "nowhere/m.safetensors"], "there is no folder nowhere for m.safetensors; make it first"),
-        (change(), ["--report", "nowhere/r.html"], "there is no folder nowhere for r.html; make it first"),
+        (change(price="dear"), [], "one class, 'dear'"),
+        (change()[:0], [], "0 rows"),
+        (change()[["price"]], [], "no input columns"),
+        (change(name=[f"n{row}" for row in range(60)]), [], "54 categories in 54 rows"),
+        (change(), ["--target", "size", "--task", "classification"], "one target"),
+        (change(), ["--task", "ranking"], "got 'ranking'"),
+        (change(), ["--model", "mlp"], "got 'mlp'"),
+        (change(), ["--model", "dgp", "--prior", "neal"], "prior"),
+        (change(), ["--prior", "flat"], "unknown prior 'flat'"),
+        (change(), ["--posterior", "exact"], "unknown posterior 'exact'"),
+        (change(), ["--likelihood", "cauchy"], "unknown likelihood 'cauchy'"),
+        (change(), ["--likelihood", "poisson"], "poisson needs counts"),
+        (change(), ["--test-fraction", "0"], "between 0 and 1, got 0.0"),
+        (change(), ["--out", "nowhere/m.safetensors"], "no folder nowhere"),
+        (change(), ["--report", "nowhere/r.html"], "no folder nowhere"),
     ],
 )
 def test_fit_refuses(table, options, message, here):
     table.to_csv("t.csv", index=False)
     done = run("fit", "t.csv", "--target", "price", *options)
-    assert refused(done, f"inducing fit: {message}"), done.stderr
+    assert refused(done, "inducing fit: ", message), done.stderr
     assert not (here / "model.safetensors").exists()
 
 
@@ -219,17 +221,17 @@ def test_a_target_alone_is_not_numeric(here):
     """Text where numbers are asked for."""
     TABLE[["size", "kind"]].to_csv("k.csv", index=False)
     done = run("fit", "k.csv", "--target", "kind", "--likelihood", "gaussian")
-    assert refused(done, "inducing fit: the target 'kind' is text, e.g.")
+    assert refused(done, "'kind' is text")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"", "t.xlsx: a table is a .csv, .csv.gz, .parquet, .pq file"),
-        ("t.csv", b"", "t.csv is not a CSV file with a heading: "),
-        ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file with a heading"),
-        ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file: "),
-        ("t.csv.gz", gzip.compress(b"size,price\n1,2\n", mtime=0)[:-9], "t.csv.gz is not a CSV file with a heading: "),
+        ("t.xlsx", b"", "t.xlsx is not a table"),
+        ("t.csv", b"", "t.csv is not a CSV file"),
+        ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file"),
+        ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file"),
+        ("t.csv.gz", gzip.compress(b"size,price\n1,2\n", mtime=0)[:-9], "t.csv.gz is not a CSV file"),
         ("none.csv", None, "none.csv is not a file"),
     ],
 )
@@ -250,13 +252,13 @@ def test_bad_usage_leaves_with_2(arguments, here):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (change().drop(columns="size"), "the columns are not those of the training table: 'size' missing"),
-        (change(extra=1), "the columns are not those of the training table: 'extra' too many"),
-        (change(size="large"), "column 'size' was numeric in the training table, but row 0 holds 'large'"),
-        (change(colour=1.5), "column 'colour' holds numbers, but was text in the training table: 'blue', 'red'"),
+        (change().drop(columns="size"), "'size' missing"),
+        (change(extra=1), "--exclude"),
+        (change(size="large"), "row 0 holds 'large'"),
+        (change(colour=1.5), "'colour' is numeric, but was text"),
         (change(size=HOLE), "column 'size' has 1 missing values (first in row 7)"),
         (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
-        (change()[:0], "new.csv is empty: it has no rows to predict"),
+        (change()[:0], "new.csv has no rows"),
     ],
 )
 def test_predict_refuses_tables_that_do_not_fit(table, message, model):
@@ -264,7 +266,7 @@ def test_predict_refuses_tables_that_do_not_fit(table, message, model):
     (model.parent / "p.csv").write_text("old")
     table.to_csv("new.csv", index=False)
     done = run("predict", model, "new.csv", "--out", "p.csv")
-    assert refused(done, f"inducing predict: {message}"), done.stderr
+    assert refused(done, "inducing predict: ", message), done.stderr
     assert (model.parent / "p.csv").read_text() == "old"
     assert not list(model.parent.glob(".p.csv*"))
 
@@ -281,26 +283,18 @@ def test_categories_never_seen_are_told(model):
     change(colour=["green"] * 3 + ["red"] * 57).to_csv("new.csv", index=False)
     done = run("predict", model, "new.csv", "--out", "p.csv")
     assert done.exit_code == 0
-    assert done.stderr.startswith(
-        "inducing predict: warning: column 'colour': the categories of 3 rows were not in the"
-    )
+    assert done.stderr.startswith("inducing predict: warning: column 'colour': 3 rows")
 
 
 def test_predict_refuses_models(model):
     content = model.read_bytes()
     model.write_bytes(content[: len(content) // 2])
-    assert refused(
-        run("predict", model, "t.csv"), f"inducing predict: {model} cannot be loaded: it is not a whole safetensors"
-    )
+    assert refused(run("predict", model, "t.csv"), "cannot be loaded")
     inducing.save(inducing.Gaussian(), model)
-    assert refused(run("predict", model, "t.csv"), f"inducing predict: {model} holds no estimator, but a Gaussian")
-    assert refused(run("predict", "none.safetensors", "t.csv"), "inducing predict: there is no model file none.")
-    assert refused(
-        run("predict", "t.csv", model), f"inducing predict: the model comes first: inducing predict {model} t.csv"
-    )
-    assert refused(
-        run("predict", model, "t.csv", "--out", "no/p.csv"), "inducing predict: there is no folder no for p.csv"
-    )
+    assert refused(run("predict", model, "t.csv"), "no estimator, but a Gaussian")
+    assert refused(run("predict", "none.safetensors", "t.csv"), "none.")
+    assert refused(run("predict", "t.csv", model), "the model comes first")
+    assert refused(run("predict", model, "t.csv", "--out", "no/p.csv"), "no folder no")
 
 
 @pytest.fixture
@@ -327,7 +321,7 @@ def test_fit_notices_a_file_that_cannot_be_written_before_training(option, here,
 def test_predict_notices_a_file_that_cannot_be_written_first(model, read_only, monkeypatch):
     monkeypatch.setattr(predicting, "predict_table", lambda *_, **__: pytest.fail("rows were predicted"))
     done = run("predict", model, "t.csv", "--out", "p.csv")
-    assert refused(done, "inducing predict: p.csv cannot be written: Permission denied")
+    assert refused(done, "Permission denied")
 
 
 def test_what_is_not_a_file_is_not_replaced(model):
@@ -343,7 +337,7 @@ def test_what_is_not_a_file_is_not_replaced(model):
 
 def test_predictions_are_csv(model):
     done = run("predict", model, "t.csv", "--out", "p.parquet")
-    assert refused(done, "inducing predict: predictions are written as CSV; name them p.csv, not p.parquet")
+    assert refused(done, "p.csv")
 
 
 def test_predictions_are_printed(model):
@@ -376,21 +370,21 @@ def test_internal_errors_leave_with_1(model, monkeypatch):
 def test_nothing_that_is_read_or_written_is_written_over(model):
     before = {path: path.read_bytes() for path in (Path("t.csv"), Path(model))}
     fit = ("fit", "t.csv", "--target", "price", "--max-steps", "1")
-    assert refused(run(*fit, "--out", "t.csv"), "inducing fit: t.csv is the table and would be overwritten as the out")
-    assert refused(run(*fit, "--out", "m", "--report", "./t.csv"), "inducing fit: t.csv is the table")
-    assert refused(run(*fit, "--out", "r.html", "--report", "r.html"), "inducing fit: r.html is the out")
-    assert refused(run("predict", model, "t.csv", "--out", "t.csv"), "inducing predict: t.csv is the table")
-    assert refused(run("predict", model, "t.csv", "--out", model), f"inducing predict: {model} is the model")
-    assert refused(run("predict", model, model), f"inducing predict: {model} cannot be both the model and the table")
+    assert refused(run(*fit, "--out", "t.csv"), "t.csv is both table and out")
+    assert refused(run(*fit, "--out", "m", "--report", "./t.csv"), "t.csv is both table and report")
+    assert refused(run(*fit, "--out", "r.html", "--report", "r.html"), "r.html is both out and report")
+    assert refused(run("predict", model, "t.csv", "--out", "t.csv"), "t.csv is both table and out")
+    assert refused(run("predict", model, "t.csv", "--out", model), "both model and out")
+    assert refused(run("predict", model, model), "both model and table")
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_report_is_html(here):
     done = run("fit", "t.csv", "--target", "price", "--report", "r.pdf")
-    assert refused(done, "inducing fit: a report is an HTML file; name it r.html, not r.pdf")
+    assert refused(done, "r.html")
 
 
 def test_classes_that_are_numbers_are_noticed_before_training(here):
     TABLE[[*INPUTS]].assign(price=range(1000, 1000 + len(TABLE))).to_csv("t.csv", index=False)
     done = run("fit", "t.csv", "--target", "price", "--task", "classification", "--max-steps", "1")
-    assert refused(done, "inducing fit: no class of 'price' has two rows")
+    assert refused(done, "no class of 'price'")

@@ -112,7 +112,7 @@ def test_dtype(small_images):
 
 
 def test_unknown_names_are_refused(small_images):
-    with pytest.raises(ValueError, match="unknown image set 'cifar'; known are mnist, fashion-mnist"):
+    with pytest.raises(ValueError, match="unknown image dataset"):
         images.load("cifar")
 
 
@@ -120,7 +120,7 @@ def test_unknown_names_are_refused(small_images):
 def test_a_missing_file_says_where_to_get_it(name, small_images, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("INDUCING_DATA", str(tmp_path / "empty"))
-    with pytest.raises(FileNotFoundError, match=r"is missing\. Get it from http.*fetch .*INDUCING_DATA") as caught:
+    with pytest.raises(FileNotFoundError, match=r"is missing.*fetch .*INDUCING_DATA") as caught:
         images.load(name)
     assert image_files.files(name, True)[0].url in str(caught.value)
     assert image_files.SETS[name].home in str(caught.value)
@@ -160,14 +160,12 @@ def test_verify_compares_checksums(small_images, tmp_path, monkeypatch):
         image_files.verify("mnist", True) == "mnist train: 20 images of 1 x 28 x 28, labels 0 to 9, no checksum known"
     )
     monkeypatch.setitem(image_files.SHA256, "mnist/train-labels-idx1-ubyte.gz", "0" * 64)
-    with pytest.raises(
-        ValueError, match=r"train-labels-idx1-ubyte\.gz has SHA-256 .*, expected 000.*not the published"
-    ):
+    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte\.gz is not the published file.*expected 000"):
         image_files.verify("mnist", True)
     monkeypatch.setitem(image_files.SHA256, "cifar-10-batches-bin/test_batch.bin", "0" * 64)
     batch = (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()
     pack_cifar(tmp_path)
-    with pytest.raises(ValueError, match=r"test_batch\.bin of .*tar\.gz has SHA-256 .*, expected 000"):
+    with pytest.raises(ValueError, match=r"test_batch\.bin of .*tar\.gz is not the published file.*expected 000"):
         images.load("cifar10", False)
     assert image_files.verify("cifar10", True).endswith("no checksum known")
     digest = hashlib.sha256(batch).hexdigest()
@@ -214,33 +212,33 @@ class Trap:
 
 SVHN = np.zeros((32, 32, 3, 10), np.uint8)
 DAMAGE = {
-    "idx truncated": (IMAGES, idx_file(PIXELS)[:4000], "is not a whole gzip file"),
-    "idx truncated inside": (IMAGES, gzip.compress(idx(PIXELS)[:-1]), "holds only 7839 bytes of contents, expected 7840"),
-    "idx too long": (IMAGES, gzip.compress(idx(PIXELS) + b"x"), "holds more than 7840 bytes of contents"),
-    "idx with a flipped bit": (IMAGES, gzip.compress(idx(PIXELS), 0)[:-9] + b"!" + gzip.compress(idx(PIXELS), 0)[-8:], "is not a whole gzip file: CRC"),
-    "idx is html": (IMAGES, b"<html>not found</html>", "is not an idx file of bytes: it begins with 3c 68 74 6d"),
-    "idx is empty": (IMAGES, b"", "is not an idx file of bytes: it begins with nothing"),
-    "labels for images": (IMAGES, idx_file(np.zeros(10, np.uint8)), r"holds an array of 1 axes, expected shape \(10, 28, 28\)"),
-    "training images for test images": (IMAGES, idx_file(PIXELS.repeat(2, 0)), r"holds an array of shape \(20, 28, 28\), expected"),
-    "a header that claims terabytes": (IMAGES, gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12), "holds an array of shape"),
-    "a header alone": (IMAGES, bytes([0, 0, 8, 3, 0]), r"holds an array of shape \(\), expected shape"),
-    "label 10": (LABELS, idx_file(np.arange(1, 11, dtype=np.uint8)), "holds a label 10; labels are from 0 to 9"),
-    "cifar truncated": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 9), "holds only 27657 bytes of contents, expected 30730"),
-    "cifar too long": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 11), "holds more than 30730 bytes"),
-    "cifar mislabelled": ("cifar-10-batches-bin/test_batch.bin", b"\x0b" * 30730, "holds a label 11"),
-    "archive truncated": ("cifar-10-binary.tar.gz", tar_file(test_batch=30730)[:80], "is not a whole tar.gz archive"),
-    "archive is html": ("cifar-10-binary.tar.gz", b"<html>", "is not a whole tar.gz archive"),
-    "archive without the batch": ("cifar-10-binary.tar.gz", tar_file(data_batch_1=30730), "does not hold cifar-10-batches-bin/test_batch.bin"),
-    "archive with a large batch": ("cifar-10-binary.tar.gz", tar_file(test_batch=30731), "test_batch.bin in .* has 30731 bytes, expected 30730"),
-    "mat truncated": ("svhn/test_32x32.mat", mat_file(y=np.ones((10, 1), np.uint8), X=SVHN)[:1000], "is not a whole MATLAB file"),
+    "idx truncated": (IMAGES, idx_file(PIXELS)[:4000], "is not an idx file"),
+    "idx truncated inside": (IMAGES, gzip.compress(idx(PIXELS)[:-1]), "only 7839 bytes"),
+    "idx too long": (IMAGES, gzip.compress(idx(PIXELS) + b"x"), "more than 7840 bytes"),
+    "idx with a flipped bit": (IMAGES, gzip.compress(idx(PIXELS), 0)[:-9] + b"!" + gzip.compress(idx(PIXELS), 0)[-8:], "CRC"),
+    "idx is html": (IMAGES, b"<html>not found</html>", "is not an idx file"),
+    "idx is empty": (IMAGES, b"", "is not an idx file"),
+    "labels for images": (IMAGES, idx_file(np.zeros(10, np.uint8)), r"expected shape \(10, 28, 28\)"),
+    "training images for test images": (IMAGES, idx_file(PIXELS.repeat(2, 0)), r"\[20, 28, 28\], expected"),
+    "a header that claims terabytes": (IMAGES, gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12), "expected shape"),
+    "a header alone": (IMAGES, bytes([0, 0, 8, 3, 0]), "expected shape"),
+    "label 10": (LABELS, idx_file(np.arange(1, 11, dtype=np.uint8)), "label 10"),
+    "cifar truncated": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 9), "only 27657 bytes"),
+    "cifar too long": ("cifar-10-batches-bin/test_batch.bin", bytes(3073 * 11), "more than 30730 bytes"),
+    "cifar mislabelled": ("cifar-10-batches-bin/test_batch.bin", b"\x0b" * 30730, "label 11"),
+    "archive truncated": ("cifar-10-binary.tar.gz", tar_file(test_batch=30730)[:80], "is not a tar.gz archive"),
+    "archive is html": ("cifar-10-binary.tar.gz", b"<html>", "is not a tar.gz archive"),
+    "archive without the batch": ("cifar-10-binary.tar.gz", tar_file(data_batch_1=30730), "test_batch.bin"),
+    "archive with a large batch": ("cifar-10-binary.tar.gz", tar_file(test_batch=30731), "more than 30730 bytes"),
+    "mat truncated": ("svhn/test_32x32.mat", mat_file(y=np.ones((10, 1), np.uint8), X=SVHN)[:1000], "is not a MATLAB file"),
     "mat is html": ("svhn/test_32x32.mat", b"<html>" * 100, "is not a MATLAB file"),
-    "mat of another shape": ("svhn/test_32x32.mat", mat_file(X=SVHN[..., :9], y=np.ones((10, 1), np.uint8)), r"X in .* is uint8 of shape \(32, 32, 3, 9\), expected uint8 of"),
-    "mat of other variables": ("svhn/test_32x32.mat", mat_file(X=SVHN), "holds X; expected X, y"),
-    "mat with label 0": ("svhn/test_32x32.mat", mat_file(X=SVHN, y=np.zeros((10, 1), np.uint8)), "holds labels from 0 to 0; they are 1 to 10"),
+    "mat of another shape": ("svhn/test_32x32.mat", mat_file(X=SVHN[..., :9], y=np.ones((10, 1), np.uint8)), r"X is .*\(32, 32, 3, 9\).*expected"),
+    "mat of other variables": ("svhn/test_32x32.mat", mat_file(X=SVHN), "y is missing"),
+    "mat with label 0": ("svhn/test_32x32.mat", mat_file(X=SVHN, y=np.zeros((10, 1), np.uint8)), "labels 0 to 0"),
     "npz truncated": ("svhn/test_32x32.npz", npz_file(X=SVHN)[:1000], "is not a NumPy archive"),
-    "npz of another dtype": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2) / 1.0, y=np.zeros(10, np.uint8)), "X in .* is float64 of shape"),
-    "npz with objects": ("svhn/test_32x32.npz", npz_file(X=np.array([Trap()]), y=np.zeros(10, np.uint8)), "X in .* is object of shape"),
-    "npz with label 10": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2), y=np.full(10, 10, np.uint8)), "holds a label 10"),
+    "npz of another dtype": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2) / 1.0, y=np.zeros(10, np.uint8)), "X is .*float64"),
+    "npz with objects": ("svhn/test_32x32.npz", npz_file(X=np.array([Trap()]), y=np.zeros(10, np.uint8)), "X is .*object"),
+    "npz with label 10": ("svhn/test_32x32.npz", npz_file(X=SVHN.transpose(3, 0, 1, 2), y=np.full(10, 10, np.uint8)), "label 10"),
 }  # fmt: skip
 
 
@@ -349,13 +347,11 @@ def test_images_keep_their_places_and_thus_their_labels():
 
 
 def test_bad_batches_are_refused():
-    with pytest.raises(
-        ValueError, match=r"images must be \(B, C, H, W\), got \(3, 32, 32\); give one image as a batch"
-    ):
+    with pytest.raises(ValueError, match=r"images must be \(B, C, H, W\), got \(3, 32, 32\)"):
         images.augment(torch.zeros(3, 32, 32), generator())
     with pytest.raises(ValueError, match=r"images must be \(B, C, H, W\), got \(32, 32\)"):
         images.random_crop(torch.zeros(32, 32), generator())
     with pytest.raises(ValueError, match="padding must not be negative, got -1"):
         images.random_crop(torch.zeros(1, 3, 32, 32), generator(), padding=-1)
-    with pytest.raises(ValueError, match="fill must be one number or one for each of 3 channels, got 2"):
+    with pytest.raises(ValueError, match="3 numbers"):
         images.random_crop(torch.zeros(1, 3, 32, 32), generator(), fill=torch.zeros(2))

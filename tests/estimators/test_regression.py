@@ -65,9 +65,9 @@ def test_intervals_are_quantiles(model):
     assert np.array_equal(high, quantiles[2])
     assert (np.diff(quantiles, axis=0) > 0).all()
     assert np.array_equal(model.predict_quantiles(X, 0.25), low)
-    with pytest.raises(ValueError, match=r"coverage must lie between 0 and 1, got 90; 0\.9 is a 90 % interval"):
+    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 90"):
         model.predict_interval(X, 90)
-    with pytest.raises(ValueError, match="quantiles are one or more numbers between 0 and 1"):
+    with pytest.raises(ValueError, match="between 0 and 1"):
         model.predict_quantiles(X, 1.0)
 
 
@@ -85,8 +85,8 @@ def test_predictions_do_not_depend_on_the_batches(model, monkeypatch):
 def test_memory_of_a_batch_is_bounded(model, monkeypatch):
     """However many rows there are, a batch holds no more numbers than it may."""
     monkeypatch.setattr(base, "BATCH_NUMBERS", 2**17)
-    functions, _ = model._draw(5, 0)
-    sizes = [outputs.shape[1] for outputs in model._run(np.zeros((1000, 2)), functions, 5)]
+    batches = model.sample_functions(5).predict_batches(np.zeros((1000, 2)))
+    sizes = [predictive.outputs.shape[1] for predictive in batches]
     assert sum(sizes) == 1000
     assert max(sizes) * 5 * model._width() <= 2**17
 
@@ -208,14 +208,12 @@ def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
         ("global->optimal", "heteroscedastic"),
         (noisy, "gaussian"),
     ):
-        with pytest.raises(
-            ValueError, match=r'OptimalInducing.* is not for the likelihood .*posterior="auto" takes the one that fits'
-        ):
+        with pytest.raises(ValueError, match=r"OptimalInducing.* does not support the likelihood"):
             inducing.BNNRegressor(posterior=asked, likelihood=likelihood, max_steps=1).fit(X, Y)
 
 
 def test_light_rows_are_told_once():
-    with pytest.warns(UserWarning, match="the sample weights sum to 1, so 60 rows count as that many") as told:
+    with pytest.warns(UserWarning, match="weights of 60 rows sum to 1") as told:
         inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.full(60, 1 / 60))
     (warning,) = told
     assert warning.filename == __file__
@@ -263,15 +261,15 @@ def test_what_was_built_is_told(settings, built):
 
 def test_an_exact_last_layer_cannot_go_on():
     model = inducing.BNNRegressor(max_steps=1).fit(X, Y).set_params(warm_start=True)
-    with pytest.raises(ValueError, match="set warm_start=True before the first fit"):
+    with pytest.raises(ValueError, match="warm_start=True before the first fit"):
         model.fit(X, Y)
 
 
 @pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5), (5000, 1.0)])
 def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
-    assert inducing.BNNRegressor()._recipe(rows).temperature == weight
-    assert inducing.BNNClassifier()._recipe(rows).temperature == 0.1
-    assert inducing.DeepGPRegressor()._recipe(rows).temperature == 1.0
+    assert inducing.BNNRegressor()._make_recipe(rows).temperature == weight
+    assert inducing.BNNClassifier()._make_recipe(rows).temperature == 0.1
+    assert inducing.DeepGPRegressor()._make_recipe(rows).temperature == 1.0
 
 
 def test_a_warm_start_goes_on():
@@ -302,15 +300,13 @@ def test_a_table_keeps_its_names_and_its_categories():
     assert model.n_features_in_ == 2
     assert model.schema_.encoded_names == ("size", "colour=blue", "colour=red")
     mean = model.predict(table)
-    with pytest.warns(
-        inducing.TableWarning, match="column 'colour': the categories of 60 rows were not in the training"
-    ):
+    with pytest.warns(inducing.TableWarning, match="'colour': 60 rows"):
         model.predict(table.assign(colour="Red"))
-    with pytest.warns(inducing.TableWarning, match="taken by name"):
+    with pytest.warns(inducing.TableWarning, match="matched by name"):
         assert np.array_equal(model.predict(table[["colour", "size"]]), mean)
     with pytest.raises(inducing.TableError, match="'colour' missing"):
         model.predict(table[["size"]])
-    with pytest.raises(TypeError, match="a table with named columns is needed"):
+    with pytest.raises(TypeError, match="DataFrame"):
         model.predict(X)
     numbers = pd.DataFrame(X, columns=["a", "b"])
     assert inducing.BNNRegressor(**quick).fit(numbers, Y).feature_names_in_.tolist() == ["a", "b"]
@@ -335,7 +331,7 @@ def test_a_likelihood_for_classes_or_moments_of_other_targets_are_refused():
     two = {name: torch.ones(2).double() for name in ("targets.mean", "targets.std")}
     with pytest.raises(ValueError, match="dimensions"):
         type(model).from_state(state, tensors | two, network, likelihood)
-    with pytest.raises(ValueError, match="the network goes from"):
+    with pytest.raises(ValueError, match="the network maps"):
         type(model).from_state(state | {"targets": {"ndim": 2}}, tensors | two, network, likelihood)
     for ndim in (0, 3, "1"):
         with pytest.raises(ValueError, match=r"ndim|dimensions"):
@@ -377,7 +373,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
             {"likelihood": "cauchy"},
             Y,
             ValueError,
-            'unknown likelihood \'cauchy\'; known are the names "auto", "gaussian"',
+            "unknown likelihood 'cauchy'",
         ),
         ({"likelihood": "heteroscedastc"}, Y, ValueError, "did you mean 'heteroscedastic'"),
         ({"likelihood": "poisson"}, Y, ValueError, r"counts 0, 1, 2, .*use Gaussian"),
@@ -387,13 +383,13 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ({"max_steps": 0}, Y, ValueError, "num_steps must be at least 1"),
         ({"n_samples": 0}, Y, ValueError, "n_samples == 0, must be >= 1"),
         ({"n_samples": 2.5}, Y, TypeError, "n_samples must be an instance of int"),
-        ({"device": "meta"}, Y, ValueError, "device must be one that torch has here"),
+        ({"device": "meta"}, Y, ValueError, "not available"),
         ({"device": "gpu"}, Y, ValueError, "device must be one that torch has here, such as \"cpu\", got 'gpu'"),
         ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
         ({}, None, ValueError, "requires y to be passed"),
-        ({}, np.where(np.arange(60) < 3, 0, np.nan), ValueError, "y contains NaN in 57 rows, the first of them row 3"),
-        ({}, np.where(np.arange(60) < 3, np.inf, np.nan), ValueError, "y contains NaN in 57 rows, .* row 3"),
-        ({}, np.where(np.arange(60) == 4, np.inf, 0), ValueError, "y contains infinity .* in 1 rows, .* row 4"),
+        ({}, np.where(np.arange(60) < 3, 0, np.nan), ValueError, "y contains NaN in 57 rows .first in row 3"),
+        ({}, np.where(np.arange(60) < 3, np.inf, np.nan), ValueError, "y contains NaN in 57 rows .*row 3"),
+        ({}, np.where(np.arange(60) == 4, np.inf, 0), ValueError, "y contains infinity .* in 1 rows .*row 4"),
         ({"posterior": "optimal"}, Y, ValueError, 'for the last layer.*"global->optimal"'),
     ],
 )
@@ -426,7 +422,7 @@ def test_reversed_tables_are_predicted_as_others():
 
 @pytest.mark.parametrize("size", [1e160, 1e-160])
 def test_targets_whose_variance_is_out_of_range_are_refused(size):
-    with pytest.raises(ValueError, match="y has values of the size"):
+    with pytest.raises(ValueError, match="y has values of size"):
         inducing.BNNRegressor(**SMALL).fit(X, size * Y)
 
 

@@ -5,9 +5,10 @@ import torch
 from rich.console import Console
 
 from inducing.data import images
-from inducing.experiments import image_report
-from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Mnist500, run
-from inducing.experiments.sweep import reproduce
+from inducing.experiments.engine import training
+from inducing.experiments.engine.report import show
+from inducing.experiments.engine.sweep import reproduce
+from inducing.experiments.images import CIFAR10, MNIST500, POSTERIORS, RESNET18, Config, run
 
 
 def result(posterior, elbo=-1.0, prior="scale", dataset="cifar10", model="resnet8"):
@@ -71,31 +72,29 @@ def test_the_first_images_are_normalised_by_all(small_images, monkeypatch):
         seen["x"], seen["augment"] = data[0], settings["augment"]
         seen["inducing"] = network.inducing_points.detach().clone()
 
-    monkeypatch.setattr("inducing.experiments.images.fit", fit)
+    monkeypatch.setattr(training, "fit", fit)
     config = {"channels": 2, "num_data": 8, "num_inducing": 3, "num_test": 4, "test_samples": 2}
-    run(Mnist500(**config), progress=False)
+    run(Config(**config), progress=False)
     (everything,) = images.normalise(images.load("mnist"))
     assert torch.equal(seen["x"], everything.x[:8])
     assert torch.equal(seen["inducing"], everything.x[:3])
     assert seen["augment"] is None
 
 
-def test_the_papers_figures_stand_in_brackets():
-    headings, lines = image_report.rows(
-        [result("global", -0.8), result("global", -0.8, model="resnet18", prior="spatial-iw")]
-    )
-    assert headings[:3] == ["prior", "posterior", "ELBO"]
-    assert lines[0][2:5] == ["-0.80 (-0.75)", "-0.90 (-0.43)", "70.0 (85.7)"]
-    assert lines[0][6] == "0.500 (0.352)"
+def test_the_published_numbers():
+    cells = CIFAR10.comparison.table([result("global", -0.8)], brief=True).rows[0]
+    assert list(cells[2:5]) == ["-0.80 (-0.75)", "-0.90 (-0.43)", "70.0 (85.7)"]
+    assert "0.352" in CIFAR10.comparison.table([result("global", -0.8)]).rows[0], "its ratio of entropies"
     # the paper has no ResNet-18 with global inducing points in every layer, and no table for MNIST
-    assert lines[1][2] == "-0.80"
-    assert image_report.theirs(result("global", dataset="mnist")["config"], "accuracy") is None
+    resnet = RESNET18.comparison.table([result("global", -0.8, model="resnet18", prior="spatial-iw")])
+    mnist = MNIST500.comparison.table([result("global", dataset="mnist")])
+    assert "the paper" not in [*resnet.headings, *mnist.headings]
 
 
 def test_the_page_and_the_figure(tmp_path):
-    results = [result(posterior, prior=prior) for prior in ("scale", "neal") for posterior in image_report.POSTERIORS]
-    image_report.report(results, tmp_path / "cifar10.png", Console(width=100))
+    results = [result(posterior, prior=prior) for prior in ("scale", "neal") for posterior in POSTERIORS]
+    show(CIFAR10, {"paper": results}, tmp_path / "cifar10.md", Console(width=100))
     page = (tmp_path / "cifar10.md").read_text()
-    assert "| scale | global | -1.00 (-0.75) |" in page
-    assert "Made by `inducing reproduce cifar10`: resnet8 on cifar10, 50 images" in page
+    assert "| scale | global | 1 | -1.00 | -0.75 | short by 0.25 |" in page
+    assert "](cifar10.png)" in page
     assert (tmp_path / "cifar10.png").read_bytes().startswith(b"\x89PNG")

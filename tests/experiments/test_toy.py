@@ -1,11 +1,9 @@
-import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 import inducing
 from inducing.data.toy import cubic
@@ -13,22 +11,14 @@ from inducing.experiments import toy
 from inducing.linalg.noise import seeded
 
 QUICK = toy.Config(num_steps=20, train_samples=2, test_samples=10, num_inducing=10)
+QUICK_HMC = toy.HMCConfig(
+    posterior="hmc", width=5, hmc_chains=2, hmc_warmup=30, hmc_samples=40, hmc_thin=2, hmc_leapfrog=5
+)
 
 
-def test_the_demo_writes_its_figure_and_its_numbers(tmp_path, capsys):
-    out = tmp_path / "new" / "folder"
-    results = toy.demo(out, 20, 0, Console(width=160))
-    written = json.loads((out / "toy.json").read_text())
-    assert list(written) == ["factorised", "local", "global", "factorised->global"]
-    for result in results:
-        numbers = written[result["config"]["posterior"]]
-        assert set(numbers) == {"elbo_per_datapoint", "log_likelihood", "kl", "layer_variance"}
-        assert len(numbers["layer_variance"]) == 3
-        assert numbers["elbo_per_datapoint"] == pytest.approx(numbers["log_likelihood"] - numbers["kl"])
-        assert numbers["elbo_per_datapoint"] == result["metrics"]["elbo_per_datapoint"]
-    assert (out / "toy.png").read_bytes().startswith(b"\x89PNG")
-    assert "-2.24" in capsys.readouterr().out, "the paper's ELBO stands beside ours"
-    assert sorted(path.name for path in out.iterdir()) == ["toy.json", "toy.png"]
+def result(posterior, mean, std, **metrics):
+    config = asdict(toy.HMCConfig(posterior=posterior))
+    return {"config": config, "metrics": {"mean": list(mean), "std": list(std), **metrics}}
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -65,3 +55,69 @@ def test_global_inducing_is_by_far_the_best():
     assert std["global"][gap].mean() > 1.3 * noise
     assert std["global"][outside].mean() > 1.5 * noise
     assert std["factorised"][gap].mean() < 1.3 * noise
+
+
+@pytest.mark.filterwarnings("ignore:the chains do not agree")
+def test_a_run_of_hmc_has_curves_and_diagnostics_but_no_bound():
+    before = torch.get_rng_state()
+    metrics = toy.run_with_hmc(QUICK_HMC, progress=False)
+    assert metrics == toy.run_with_hmc(QUICK_HMC, progress=False), "the split is the seed"
+    assert metrics != toy.run_with_hmc(replace(QUICK_HMC, split=1), progress=False)
+    assert torch.equal(before, torch.get_rng_state())
+    assert set(metrics) == {
+        "log_likelihood", "mean", "std", "r_hat", "ess", "acceptance", "divergences", "step_size",
+    }  # fmt: skip
+    assert len(metrics["mean"]) == len(metrics["std"]) == len(toy.GRID)
+    assert min(metrics["std"]) > 0.99 * cubic().noise_variance ** 0.5, "the noise is part of it"
+
+
+def test_the_regions_are_where_the_data_are_and_are_not():
+    where = toy.regions(np.array([1.0, -1.5, -0.5, 0.4, -0.9]))
+    parts = (rows.astype(int) for region, rows in where.items() if region != "all")
+    assert sum(parts).tolist() == [1] * 201, "each input is in one of them"
+    assert where["all"].all()
+    for region, inside, outside in (("data", -1.0, 0.0), ("data", 0.7, 1.2), ("gap", 0.0, 0.7), ("beyond", -1.7, 0.0)):
+        assert where[region][np.abs(toy.GRID - inside).argmin()]
+        assert not where[region][np.abs(toy.GRID - outside).argmin()]
+
+
+def test_distances_are_told_region_by_region():
+    where = toy.regions(cubic().x[:, 0].numpy())
+    zeros, ones = np.zeros(201), np.ones(201)
+    shares = [where[region].mean() for region in ("gap", "beyond")]
+    found = toy.distances(result("global", 3.0 * where["gap"], ones + where["beyond"]), result("hmc", zeros, ones))
+    assert found == pytest.approx(
+        {
+            "mean data": 0, "mean gap": 3, "mean beyond": 0, "mean all": 3 * shares[0] ** 0.5,
+            "std data": 0, "std gap": 0, "std beyond": 1, "std all": shares[1] ** 0.5,
+        }
+    )  # fmt: skip
+
+
+def test_the_tables_leave_cells_empty_and_compare():
+    curves = (np.zeros(201), np.ones(201))
+    numbers = {"elbo_per_datapoint": -1.5, "log_likelihood": -1.0, "kl": 0.5, "layer_variance": [0.1, 0.2, 0.3]}
+    diagnostics = {"r_hat": 1.004, "ess": 432.1, "acceptance": 0.81, "divergences": 0}
+    results = [result("local", *curves, **numbers), result("hmc", *curves, log_likelihood=-0.25, **diagnostics)]
+    assert list(toy.COMPARISON.table(results, brief=True).rows[1]) == ["hmc", "", "-0.25", "", "", "", ""]
+    (distance,) = toy.tables(results)
+    assert [row[0] for row in distance.rows] == ["local"]
+    assert "R-hat at most 1.004, effective sample size at least 432, acceptance 0.81, 0 divergences" in distance.note
+    assert len(toy.draw_predictions(results).axes) == 2
+    for alone in results:
+        assert toy.tables([alone]) == [], "there is nothing to compare"
+
+
+@pytest.mark.slow
+def test_global_inducing_is_closer_to_hmc_than_factorised():
+    """The paper's claim about Fig. 1, where there are no data."""
+    settings = {"num_steps": 2000, "hmc_warmup": 500, "hmc_samples": 500, "hmc_thin": 5}
+    results = {
+        posterior: {"config": asdict(config), "metrics": toy.run_with_hmc(config, progress=False)}
+        for posterior in ("factorised", "global", "hmc")
+        for config in (toy.HMCConfig(posterior=posterior, **settings),)
+    }
+    assert results["hmc"]["metrics"]["r_hat"] < 1.1
+    near, far = (toy.distances(results[posterior], results["hmc"]) for posterior in ("global", "factorised"))
+    for region in ("gap", "beyond"):
+        assert near[f"std {region}"] < far[f"std {region}"]

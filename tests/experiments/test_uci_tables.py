@@ -2,7 +2,8 @@ import pytest
 from rich.console import Console
 
 from inducing.experiments import uci_bnn, uci_dgp
-from inducing.experiments.comparison import ELBO, RMSE, TEST, Cell
+from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Estimate
+from inducing.experiments.engine.report import show
 
 
 def result(dataset, posterior, elbo, split=0, **config):
@@ -13,41 +14,40 @@ def result(dataset, posterior, elbo, split=0, **config):
 @pytest.mark.parametrize(
     ("table", "key", "measure", "expected"),
     [
-        (uci_dgp.TABLE, ("boston", 2, "global"), ELBO, Cell(-0.28, 0.01, 20)),
-        (uci_dgp.TABLE, ("boston", 2, "coupled"), ELBO, None),
-        (uci_dgp.TABLE, ("wine", 2, "global"), RMSE, None),
-        (uci_bnn.TABLE, ("yacht", "neal", "global"), ELBO, Cell(0.74, 0.01, 20)),
-        (uci_bnn.TABLE, ("boston", "scale", "factorised->global"), TEST, Cell(-2.61, 0.04, 20)),
-        (uci_bnn.TABLE, ("energy", "standard", "local"), RMSE, Cell(1.35, 0.02, 20)),
+        (uci_dgp.COMPARISON, ("boston", 2, "global"), ELBO, Estimate(-0.28, 0.01, 20)),
+        (uci_dgp.COMPARISON, ("boston", 2, "coupled"), ELBO, None),
+        (uci_dgp.COMPARISON, ("wine", 2, "global"), RMSE, None),
+        (uci_bnn.COMPARISON, ("yacht", "neal", "global"), ELBO, Estimate(0.74, 0.01, 20)),
+        (uci_bnn.COMPARISON, ("boston", "scale", "factorised->global"), TEST, Estimate(-2.61, 0.04, 20)),
+        (uci_bnn.COMPARISON, ("energy", "standard", "local"), RMSE, Estimate(1.35, 0.02, 20)),
     ],
 )
 def test_the_published_figures(table, key, measure, expected):
-    assert table.theirs(key, measure) == expected
+    assert table.paper(key, measure) == expected
 
 
 def test_the_paper_has_every_row_of_networks():
-    comparison = uci_bnn.TABLE.comparison
+    comparison = uci_bnn.COMPARISON
     keys = {(config.dataset, config.prior, config.posterior) for config in uci_bnn.UCI_BNN.configs("paper")}
     assert len(keys) == 9 * 3 * 4
-    assert all(comparison.theirs(key, measure) for key in keys for measure in comparison.measures)
-    assert comparison.theirs(("protein", "neal", "global"), ELBO).splits == 5
+    assert all(comparison.paper(key, measure) for key in keys for measure in comparison.measures)
+    assert comparison.paper(("protein", "neal", "global"), ELBO).splits == 5
 
 
-def test_pages_and_figures(tmp_path):
+def test_the_page(tmp_path):
     results = [result("boston", posterior, -0.3, depth=2) for posterior in uci_dgp.POSTERIORS]
     results.append(result("yacht", "global", 2.2, depth=3))
-    page = uci_dgp.TABLE.markdown(results)
+    show(uci_dgp.UCI_DGP, {"paper": results}, tmp_path / "uci.md", Console(width=80))
+    page = (tmp_path / "uci.md").read_text()
     assert "| boston | 2 | global | 1 | -0.30 | -0.28 ± 0.01 | within |" in page
     assert page.count("\n| boston") == 4
-    uci_dgp.TABLE.report(results, tmp_path / "uci.png", Console(width=80))
-    assert (tmp_path / "uci.md").read_text() == page
     assert (tmp_path / "uci.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_figure_of_networks_has_a_place_for_each_prior():
     results = [result("yacht", "global", 0.7, prior=prior) for prior in ("neal", "scale")]
     results.append(result("boston", "factorised", -1.0, prior="neal"))
-    figure = uci_bnn.TABLE.figure(results)
+    figure = uci_bnn.UCI_BNN.figure(results)
     assert [axes.get_title() for axes in figure.axes[:2]] == ["boston", "yacht"]
     yacht = figure.axes[1]
     assert [label.get_text() for label in figure.axes[3].get_xticklabels()] == ["neal", "scale"]

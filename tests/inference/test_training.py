@@ -87,7 +87,7 @@ def test_an_exact_last_layer_forgets_the_weights_of_an_earlier_fit():
 def test_an_exact_last_layer_is_for_the_data_that_it_was_built_with(x, y, name):
     points = {"inducing_points": x, "inducing_targets": y, "learn_inducing_locations": False}
     exact = inducing.models.mlp(1, 1, [5], posterior="global->optimal", **points)
-    with pytest.raises(ValueError, match=f"for other data: {name} is not what the network was built with"):
+    with pytest.raises(ValueError, match=f"for other data: {name} differs"):
         fit(exact, (X, Y))
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_was_damped_to_the_end_says_so():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(net, num_steps=6)
-    assert any("steps damped to" in str(w.message) and "Lower learning_rate" in str(w.message) for w in caught)
+    assert any("step size was reduced" in str(w.message) and "Lower learning_rate" in str(w.message) for w in caught)
 
 
 def test_gradients_whose_squares_overflow_are_named():
@@ -170,7 +170,7 @@ def test_classification():
 
 
 def test_more_inducing_points_than_data_are_allowed_and_explained():
-    with pytest.warns(UserWarning, match=r"30 inducing points for 20 data points: this is allowed"):
+    with pytest.warns(UserWarning, match="30 inducing points for 20 data points"):
         history = fit(inducing.models.mlp(1, 1, [5], num_inducing=30))
     assert len(history) == 5
 
@@ -189,7 +189,7 @@ def test_divergence_stops_before_the_parameters_are_spoilt():
 
 def test_nothing_to_learn():
     net = inducing.models.mlp(1, 1, posterior="prior")
-    with pytest.raises(ValueError, match="nothing can be learned"):
+    with pytest.raises(ValueError, match="parameters to learn"):
         fit(net, likelihood=inducing.Gaussian(learn_variance=False))
 
 
@@ -220,7 +220,7 @@ def test_training_survives_extreme_scales(scale):
 
 
 def test_data_that_are_not_standardised_are_pointed_out():
-    with pytest.warns(UserWarning, match=r"y is not standardised: its column 0 has mean .* see inducing\.Standardiser"):
+    with pytest.warns(UserWarning, match=r"y is not standardised: its column 0 has mean .*inducing\.Standardiser"):
         fit(data=(X, 1000 * Y))
     with pytest.warns(UserWarning, match="x is not standardised"):
         fit(data=(X + 100, Y))

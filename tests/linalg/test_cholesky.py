@@ -75,8 +75,8 @@ def test_the_ladder_stops_at_the_maximum():
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (-torch.eye(3), r"layers\.2 .*not even with a relative jitter.*Likely causes.*Remedies.*float64"),
-        (torch.full((3, 3), float("nan")), r"layers\.2 .*contains NaN or inf.*Likely causes.*learning rate"),
+        (-torch.eye(3), r"layers\.2 .*even with a relative jitter.*float64"),
+        (torch.full((3, 3), float("nan")), r"layers\.2 .*contains NaN or inf.*learning rate"),
         (torch.full((3, 3), float("inf")), r"layers\.2 .*contains NaN or inf"),
     ],
 )

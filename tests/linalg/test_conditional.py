@@ -71,7 +71,7 @@ def test_chunks_change_nothing(monkeypatch):
     torch.testing.assert_close(torch.autograd.grad(fast(*arguments, True)[0].square().sum(), arguments), whole)
 
 
-def test_a_second_derivative_is_refused_and_not_wrong():
+def test_second_derivatives_are_refused():
     arguments = make(1, 1, 1, 1, 1)
     (gradient,) = torch.autograd.grad(fast(*arguments, False)[0].square().sum(), arguments[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):

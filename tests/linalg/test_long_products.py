@@ -19,7 +19,7 @@ def test_slices_of_a_longer_row():
 
 
 def test_blocks_are_added_up_in_float64():
-    """Without blocks the sum would be a number of float32, whose last digit is worth 2; single ones would be lost."""
+    """A sum in float32 has a resolution of 2 here, so adding 1 would have no effect."""
     x = torch.ones(1, 1, 2**25 + 5 * BLOCK)
     assert long_product(x, x).item() == 2**25 + 5 * BLOCK
     one = torch.zeros(1, 1, 2 * BLOCK)

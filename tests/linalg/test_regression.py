@@ -1,4 +1,4 @@
-"""The regression against dense computations with torch.distributions, in float64; then what float32 keeps of it."""
+"""The regression against dense computations with torch.distributions in float64, and its accuracy in float32."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
-from inducing.linalg.pseudo_outputs import PseudoOutputs
+from inducing.linalg.pseudo_likelihood import PseudoOutputs
 from inducing.linalg.regression import regress, solve_dual, solve_primal
 from tests.oracles import linear_regression as oracle
 
@@ -168,7 +168,7 @@ def test_the_cheaper_form_is_chosen(monkeypatch):
     assert called == ["solve_primal", "solve_dual", "solve_primal"]
 
 
-def test_shared_inputs_give_what_copies_of_them_give():
+def test_shared_inputs_and_copies_give_the_same_result():
     inputs, pseudo, prior = problem(4, 6, "per_output", "identity", shared_inputs=True)
     for form in ("primal", "dual"):
         one = regress(inputs, pseudo, prior, SAMPLES, form=form, generator=torch.Generator().manual_seed(0))
@@ -219,7 +219,7 @@ SEEDS = pytest.mark.parametrize(
 
 
 class StoredNoise:
-    """Noise that a second call with the same shape sees again, in another dtype."""
+    """Noise that is the same at a second call with the same shape, in another dtype."""
 
     def __init__(self):
         self.stored = {}
@@ -233,7 +233,7 @@ class StoredNoise:
 @pytest.mark.parametrize("log_precision", [-14.0, -8.0, -4.0, 0.0, 4.0, 6.0, 8.0, 10.0, 14.0])
 @pytest.mark.parametrize("case", CASES)
 def test_float32_keeps_the_kl_within_a_tenth_of_a_nat(case, log_precision, closed_form_kl, seeds, monkeypatch):
-    """Against float64 with the same noise; where float32 has not the digits, it must have gone to float64 by itself."""
+    """Comparison with float64 with the same noise. Where float32 is inaccurate, the regression must use float64."""
     rows, features, outputs, kind = CASES[case]
     prior = ScaledIdentity(torch.tensor([float(features)]), features)
     for seed in seeds:
@@ -301,7 +301,7 @@ def test_float32_keeps_the_gradients(rows, features, scale, log_precision, seeds
     seed=st.integers(0, 1000),
 )
 @pytest.mark.filterwarnings("ignore::inducing.linalg.cholesky.JitterWarning")
-def test_float32_survives_whatever_comes(rows, features, scale, log_precision, duplicate, constant, seed):
+def test_float32_is_finite_for_extreme_problems(rows, features, scale, log_precision, duplicate, constant, seed):
     """Duplicate rows, constant features, scales from 1e-6 to 1e6: finite weights, a finite KL and finite gradients."""
     generator = torch.Generator().manual_seed(seed)
     inputs = 10.0**scale * torch.randn(2, rows, features, generator=generator)

@@ -1,11 +1,11 @@
-"""Gradients in law, exactly: expectations over noise are sums over cubature points, which know quadratics without error."""
+"""Gradients of expectations over noise, by cubature points, which integrate quadratic functions exactly."""
 
 import pytest
 import torch
 from torch.distributions import kl_divergence
 
 from inducing.linalg.precision import Dense, ScaledIdentity
-from inducing.linalg.pseudo_outputs import PseudoOutputs
+from inducing.linalg.pseudo_likelihood import PseudoOutputs
 from inducing.linalg.regression import regress
 from tests.linalg.test_regression import OUTPUTS, ROOTS, make_root
 from tests.oracles import linear_regression as oracle
@@ -21,7 +21,7 @@ def cubature(size):
 
 @pytest.fixture
 def noise(monkeypatch):
-    """Give `regress` cubature points for noise, one for each sample; returns how many samples that takes."""
+    """Use cubature points as the noise of `regress`, one for each sample. Return the number of samples."""
 
     def give(form, pseudo):
         groups, columns = pseudo.layout
@@ -104,7 +104,7 @@ def test_gradients_of_the_expected_kl(form, root, prior, noise):
 @pytest.mark.parametrize(("form", "rows"), [("primal", 8), ("dual", 3)])
 @pytest.mark.parametrize("root", ["shared", "per_output"])
 def test_the_gradient_of_the_elbo_has_no_noise_at_the_exact_posterior(form, rows, root):
-    """Pseudo-outputs at the data and Lambda the noise precision: every single sample knows that the optimum is reached."""
+    """With pseudo-outputs at the data and Lambda the noise precision, the gradient is zero for every sample."""
     inputs, y = torch.randn(1, rows, FEATURES, dtype=torch.float64), torch.randn(rows, OUTPUTS, dtype=torch.float64)
     values = y.clone().requires_grad_()
     groups = OUTPUTS if root == "per_output" else 1
@@ -116,8 +116,8 @@ def test_the_gradient_of_the_elbo_has_no_noise_at_the_exact_posterior(form, rows
         torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-10)
 
 
-def test_what_a_prior_keeps_has_its_history():
-    """The factor of a dense prior is computed once; the first to ask for it must not be one without gradients."""
+def test_the_cached_factor_of_a_prior_has_gradients():
+    """The factor of a dense prior is computed once. It must not be computed without gradients."""
     matrix = (2 * torch.eye(FEATURES, dtype=torch.float64)[None]).requires_grad_()
     prior = Dense(matrix)
     inputs, values = torch.randn(1, 2, FEATURES, dtype=torch.float64), torch.randn(2, 1, dtype=torch.float64)

@@ -7,7 +7,7 @@ import torch
 
 from inducing.linalg.cholesky import Factorisation
 from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
-from inducing.linalg.pseudo_outputs import PseudoOutputs
+from inducing.linalg.pseudo_likelihood import PseudoOutputs
 from inducing.linalg.regression import solve_dual, solve_primal
 from inducing.linalg.rounding import MAX_KL_ERROR, MAX_WEIGHT_ERROR, Rounding, dual_rounding, primal_rounding
 
@@ -23,7 +23,7 @@ def make_prior(kind, features):
 
 
 def capture(monkeypatch, name, found):
-    """Let float32 pass whatever is estimated, and keep the estimate."""
+    """Accept all results in float32, and record the estimated errors."""
     estimate = {"primal_rounding": primal_rounding, "dual_rounding": dual_rounding}[name]
 
     def call(*arguments):
@@ -76,7 +76,7 @@ def test_estimates_are_of_the_size_of_the_error(form, kind, groups, prior, monke
 
 
 def test_groups_with_equal_precisions_have_equal_errors():
-    """All outputs begin with the same precisions; then the errors of their factorisations add up."""
+    """All outputs start with the same precisions, so the errors of their factorisations add up."""
     torch.manual_seed(0)
     inputs, groups = torch.randn(1, 100, 36).relu(), 50
     matrix = (36 * torch.eye(36) + 50 * inputs.mT @ inputs).expand(1, groups, -1, -1)
@@ -87,8 +87,8 @@ def test_groups_with_equal_precisions_have_equal_errors():
     assert primal_rounding(single, prior, torch.zeros(1, groups, 36, 1), 100).kl > error
 
 
-def test_targets_that_cancel_count():
-    """Y't may be zero up to rounding, whose size is that of the targets."""
+def test_estimates_include_targets_that_cancel():
+    """Y't may be zero up to a rounding error, which is proportional to the targets."""
     prior = ScaledIdentity(torch.tensor([1.0]), 1)
     matrix = torch.full((1, 1, 1, 1), 1e4)
     posterior, draw = Factorisation(matrix, matrix.sqrt()), torch.full((1, 1, 1, 1), 0.01)
@@ -120,6 +120,6 @@ def test_the_scale_of_columns_does_not_matter():
         (math.inf, 0.0, False),
     ],
 )
-def test_what_is_small(kl, weights, is_small):
+def test_is_small(kl, weights, is_small):
     rounding = Rounding(torch.tensor(kl, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64))
     assert rounding.is_small() is is_small

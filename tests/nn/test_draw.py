@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import inducing
 from inducing.nn.draw import Chain, Function, FunctionSamples, Sum
-from inducing.nn.plain import Folded
+from inducing.nn.layers.plain import Folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ def test_chain_and_sum_compose():
 def test_consistency_is_that_of_all_parts():
     assert Chain((shift(1.0), Sum(shift(1.0), Chain(())))).consistent
     assert not Chain((shift(1.0), Sum(Noise(), Chain(())))).consistent
-    with pytest.raises(ValueError, match="resamples on every call"):
+    with pytest.raises(ValueError, match="resamples"):
         FunctionSamples(Chain((Noise(),)), (1,), torch.float32)
 
 

@@ -137,7 +137,7 @@ def test_hyperparameters_can_be_read():
     module = KernelModule(SquaredExponential(2.0, 0.5), 3)
     torch.testing.assert_close(module["lengthscale"], torch.full((3,), 2.0, dtype=torch.float64))
     assert repr(module) == "KernelModule(lengthscale=[2.0, 2.0, 2.0], variance=[0.5])"
-    with pytest.raises(KeyError, match="there are lengthscale, variance"):
+    with pytest.raises(KeyError, match="Known: lengthscale, variance"):
         module["period"]
 
 
@@ -149,7 +149,7 @@ def test_hyperparameters_can_be_read():
         (lambda: Linear(bias=float("nan")), "bias of Linear must be a positive number"),
         (lambda: ArcCosine(depth=0), "depth must be a whole number of hidden layers"),
         (lambda: as_kernel("matern"), "did you mean 'matern"),
-        (lambda: as_kernel(Linear), "given as a class, call it"),
+        (lambda: as_kernel(Linear), "pass an instance"),
     ],
 )
 def test_bad_kernels_are_refused(make, message):

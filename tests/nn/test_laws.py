@@ -1,4 +1,4 @@
-"""What holds for every posterior with every prior, and for Gaussian processes: the law table."""
+"""Properties of every posterior with every prior, and of Gaussian processes."""
 
 import copy
 
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import inducing
+from inducing.nn import WeightModule
 from inducing.nn.layers import Layer
-from inducing.nn.weights import Weights
 
 POSTERIORS = {
     "factorised": inducing.Factorised(),
@@ -183,7 +183,7 @@ def test_moving_dtype(network, x):
     assert all(layer.kl.dtype == layer.prior_kl.dtype == torch.float64 for layer in draw.layers)
     frozen = network.sample_functions(2, 0)
     # a frozen process stays in float64, but what goes from one to the next is rounded
-    close = 1e-4 if all(isinstance(layer.posterior, Weights) for layer in _layers(network)) else 1e-2
+    close = 1e-4 if all(isinstance(layer.posterior, WeightModule) for layer in _layers(network)) else 1e-2
     torch.testing.assert_close(copy.deepcopy(frozen).float()(x), frozen(x.double()).float(), rtol=close, atol=close)
 
 
@@ -227,14 +227,14 @@ def test_gradients_agree_with_finite_differences(network, x):
         with torch.no_grad():
             return slope, (value(1e-6, seed) - value(-1e-6, seed)) / 2e-6
 
-    if any(layer.posterior.sample_is_quiet for layer in _layers(network)):
+    if any(layer.posterior.sampled_kl_has_low_variance for layer in _layers(network)):
         difference = torch.stack([torch.sub(*compare(seed)) for seed in range(10)])
         assert difference.mean().abs() < 6 * difference.std() / 10**0.5 + 1e-4
     else:
         torch.testing.assert_close(*compare(0), rtol=2e-4, atol=1e-4)
 
 
-def test_residual_blocks_too(request):
+def test_laws_of_residual_blocks(request):
     for posterior in ("factorised", "local", "global", "prior"):
         layers = [
             inducing.Linear(3, 4, posterior=posterior),

@@ -80,7 +80,7 @@ def test_several_quantiles_at_once():
 
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, 2.0, float("nan"), []])
 def test_quantiles_are_checked(q):
-    with pytest.raises(ValueError, match="quantiles are one or more numbers between 0 and 1"):
+    with pytest.raises(ValueError, match="between 0 and 1"):
         gaussian().quantile(q)
 
 
@@ -113,7 +113,7 @@ def test_the_original_scale():
 
 @pytest.mark.parametrize("scale", [-1.0, 0.0, [1.0, -1.0], [1.0, 1.0, 1.0]])
 def test_impossible_scales_are_refused(scale):
-    with pytest.raises(ValueError, match="and scale positive"):
+    with pytest.raises(ValueError, match="must be positive"):
         gaussian().unstandardise(0.0, scale)
 
 
@@ -132,9 +132,9 @@ def test_classes():
     torch.testing.assert_close(predictive.variance, predictive.mean * (1 - predictive.mean))
     torch.testing.assert_close(predictive.log_prob(labels), predictive.mean[torch.arange(6), labels].log())
     assert predictive.samples.shape == (50, 6)
-    with pytest.raises(TypeError, match="no quantiles"):
+    with pytest.raises(TypeError, match="quantiles"):
         predictive.quantile(0.5)
-    with pytest.raises(TypeError, match="no other scale"):
+    with pytest.raises(TypeError, match="cannot be rescaled"):
         predictive.unstandardise(0.0, 2.0)
 
 
@@ -181,7 +181,7 @@ def test_yes_and_no():
 
 @pytest.mark.parametrize("make", [inducing.Bernoulli, inducing.Poisson, inducing.NegativeBinomial])
 def test_integers_have_no_other_scale(make):
-    with pytest.raises(TypeError, match=f"targets of a {make.__name__} likelihood have no other scale"):
+    with pytest.raises(TypeError, match=f"targets of a {make.__name__} likelihood cannot be rescaled"):
         Predictive(torch.zeros(5, 3, 1), make()).unstandardise(0.0, 2.0)
 
 
@@ -212,7 +212,7 @@ def test_noise_that_depends_on_the_inputs():
     assert levels.shape == (2, 6, 2)
     torch.testing.assert_close(mixture.cdf(levels[1]), torch.full((6, 2), 0.8, dtype=torch.float64))
     assert predictive.samples.shape == (50, 6, 2)
-    with pytest.raises(ValueError, match=r"or \(2,\) of them, and scale positive"):
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
         predictive.unstandardise(0.0, [1.0, 1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"y must have shape \(B, 2\), as 4 outputs are 2 means and 2 for their noise"):
         predictive.log_prob(torch.zeros(6, 4).double())

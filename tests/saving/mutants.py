@@ -24,8 +24,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import inducing
-from inducing.inference import checkpoint
-from inducing.saving import file
+from inducing.files import digest
+from inducing.saving.file import ENTRY
 
 MEMORY = 500 * 2**20
 # of the processor, so that other work on the machine does not count
@@ -94,9 +94,9 @@ class Subject:
         self.tensors = load_file(path)
 
     def write(self, path, header, tensors):
-        digest = checkpoint._digest(tensors, header) if self.entry == "inducing" else file._digest(header, tensors)
+        checksum = digest(header, tensors, with_shapes=self.entry == ENTRY)
         if isinstance(header, dict):
-            header = {**header, "sha256": digest}
+            header = {**header, "sha256": checksum}
         save_file(tensors, path, {self.entry: json.dumps(header)})
 
 
@@ -122,7 +122,7 @@ def subjects(folder):
     found = []
     for name, model in models.items():
         inducing.save(model, folder / "original")
-        found.append(Subject(name, folder / "original", file.ENTRY))
+        found.append(Subject(name, folder / "original", ENTRY))
     fit(folder / "run", 3)
     found += [Subject("checkpoint", sorted((folder / "run").glob("step-*"))[-1], "inducing")] * 2
     return found

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import inducing
-from inducing.saving.file import ENTRY, _digest
+from inducing.files import digest
+from inducing.saving.file import ENTRY
 
 FUZZ = settings(deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 # what happens when code is made, run, fetched or unpickled, or a process started
@@ -54,7 +55,7 @@ def load_watched(path):
 def test_the_watch_sees_what_is_executed(tmp_path, monkeypatch):
     inducing.save(inducing.Poisson(), tmp_path / "model")
     assert attempt(tmp_path / "model") is not None
-    monkeypatch.setattr("inducing.saving.file.decode", lambda *_: eval("1"))
+    monkeypatch.setattr("inducing.saving.file.decode_object", lambda *_: eval("1"))
     with pytest.raises(AssertionError, match="compile"):
         attempt(tmp_path / "model")
 
@@ -106,7 +107,7 @@ def parts(original):
 
 
 def write(path, header, tensors):
-    header = {**header, "sha256": _digest(header, tensors)}
+    header = {**header, "sha256": digest(header, tensors)}
     save_file(tensors, path, {ENTRY: json.dumps(header)})
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import inducing
-from inducing.saving import decode, encode, register
-from inducing.saving.objects import SAVABLE
+from inducing.saving.objects import decode_object, encode_object
+from inducing.saving.registry import CLASSES
 
 
 class Ridge:
@@ -20,7 +20,6 @@ class Ridge:
             3, 1, [5], posterior="global->optimal", learn_inducing_locations=False, **points
         )
         self.likelihood_ = inducing.Gaussian(0.4)
-        self.network_.tie(self.likelihood_)
         self.elbo_ = torch.randn(7)
         return self
 
@@ -37,8 +36,8 @@ class Ridge:
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setattr("inducing.saving.objects.SAVABLE", dict(SAVABLE))
-    return register(Ridge)
+    monkeypatch.setitem(CLASSES, "object", dict(CLASSES["object"]))
+    return inducing.register(Ridge)
 
 
 def test_a_registered_class(registered, tmp_path):
@@ -50,7 +49,8 @@ def test_a_registered_class(registered, tmp_path):
     assert torch.equal(again.elbo_, ridge.elbo_)
     assert again.likelihood_.noise_variance == ridge.likelihood_.noise_variance
     x = torch.zeros(2, 3)
-    assert torch.equal(again.network_.sample_functions(2)(x), ridge.network_.sample_functions(2)(x))
+    ours, theirs = (each.network_.sample_functions(2, likelihood=each.likelihood_)(x) for each in (ridge, again))
+    assert torch.equal(ours, theirs)
 
 
 def test_what_its_class_refuses_is_an_error_of_the_file(registered, tmp_path):
@@ -65,26 +65,21 @@ def test_what_its_class_refuses_is_an_error_of_the_file(registered, tmp_path):
 
 
 def test_an_estimator_has_a_network_and_a_likelihood(registered):
-    node, tensors = encode(registered().fit())
+    node, tensors = encode_object(registered().fit())
     node["parts"]["network"], node["parts"]["likelihood"] = node["parts"]["likelihood"], node["parts"]["network"]
     swapped = {
         name.replace("network/", "x/").replace("likelihood/", "network/").replace("x/", "likelihood/"): t
         for name, t in tensors.items()
     }
     with pytest.raises(ValueError, match=r"Ridge: network cannot be Gaussian"):
-        decode(node, swapped)
+        decode_object(node, swapped)
 
 
 def test_a_class_that_nobody_registered_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"a Ridge cannot be saved\. What can: Network, Gaussian"):
+    with pytest.raises(ValueError, match=r"a Ridge cannot be saved.*inducing.register\(Ridge\)"):
         inducing.save(Ridge().fit(), tmp_path / "model")
-    with pytest.raises(ValueError, match="there is no object 'Ridge' that can be loaded"):
-        decode({"object": "Ridge", "state": {}, "parts": {}}, {})
-
-
-def test_a_name_that_is_taken():
-    with pytest.raises(ValueError, match="Network is taken"):
-        register(type("Network", (), {}))
+    with pytest.raises(ValueError, match="there is no object 'Ridge'"):
+        decode_object({"object": "Ridge", "state": {}, "parts": {}}, {})
 
 
 def test_a_subclass_of_a_network_is_refused(tmp_path):
@@ -133,20 +128,20 @@ def test_a_slash_in_a_key(tmp_path):
     ("node", "tensors", "message"),
     [
         (None, {}, "there is no object None"),
-        ({"object": "value", "value": 1}, {"more": torch.zeros(1)}, r"tensors \['more'\] instead of"),
-        ({"object": "Tensor"}, {}, r"tensors \[\] instead of \['values'\]"),
+        ({"object": "value", "value": 1}, {"more": torch.zeros(1)}, "must have the entries .*more"),
+        ({"object": "Tensor"}, {}, r"must have the entries \['values'\]"),
         ({"object": "tuple", "items": []}, {"0/values": torch.zeros(1)}, "'0/values' belongs to nothing"),
         (
             {"object": "Standardiser"},
             {"mean": torch.zeros(2), "std": torch.ones(3)},
-            "a mean and a std for each column",
+            "mean and a positive standard deviation",
         ),
         (
             {"object": "Standardiser"},
             {"mean": torch.zeros(2), "std": torch.tensor([1.0, 0.0])},
-            "positive standard deviations, but one is 0",
+            "positive standard deviation",
         ),
-        ({"object": "Standardiser"}, {"mean": torch.full((2,), torch.nan), "std": torch.ones(2)}, "NaN"),
+        ({"object": "Standardiser"}, {"mean": torch.full((2,), torch.nan), "std": torch.ones(2)}, "finite"),
         ({"object": "Likelihood", "class": "Mine", "learned": [], "frozen": []}, {}, "there is no likelihood 'Mine'"),
         (
             {"object": "Likelihood", "class": "Poisson", "learned": [], "frozen": ["a"]},
@@ -156,13 +151,13 @@ def test_a_slash_in_a_key(tmp_path):
         (
             {"object": "Likelihood", "class": "Gaussian", "learned": [], "frozen": []},
             {"scaled_log_variance": torch.zeros(2, 2)},
-            "must be a floating point number, or one for each output",
+            r"cannot be float32 \(2, 2\)",
         ),
     ],
 )
 def test_wrong_json_is_refused(node, tensors, message):
     with pytest.raises(ValueError, match=message):
-        decode(node, tensors)
+        decode_object(node, tensors)
 
 
 def test_the_tensors_of_many_parts_are_found_in_one_pass():
@@ -176,6 +171,6 @@ def test_the_tensors_of_many_parts_are_found_in_one_pass():
             return super().items()
 
     model = {str(index): torch.tensor(index) for index in range(50)}
-    node, tensors = encode(model)
-    assert decode(node, Names(tensors)).keys() == model.keys()
+    node, tensors = encode_object(model)
+    assert decode_object(node, Names(tensors)).keys() == model.keys()
     assert Names.passes == 1

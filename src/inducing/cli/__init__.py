@@ -11,21 +11,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from inducing.checks import did_you_mean
+from inducing.checks import check_known
 from inducing.cli import tables
 from inducing.cli.messages import one_line_errors
 from inducing.data import catalogue
-from inducing.experiments import report as reports
-from inducing.experiments import sweep, toy
-from inducing.experiments.registry import EXPERIMENTS
+from inducing.experiments.demo import demo as run_demo
+from inducing.experiments.engine import report as reports
+from inducing.experiments.engine import sweep
+from inducing.experiments.engine.registry import EXPERIMENTS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-data_app = typer.Typer(add_completion=False, help="List, download and check data sets.")
+data_app = typer.Typer(add_completion=False, help="List, download and check datasets.")
 app.command("fit")(tables.fit)
 app.command("predict")(tables.predict)
 app.add_typer(data_app, name="data")
 
-Names = Annotated[list[str], typer.Argument(help=f"Data sets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]
+Names = Annotated[list[str], typer.Argument(help=f"Datasets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -37,7 +38,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def main(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Bayesian neural networks with global inducing points."""
@@ -49,31 +50,30 @@ def demo(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Gradient steps for each posterior. Default: 600 to 2,000.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the data, the first parameters and the samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the data, the initial parameters and the samples.")] = 0,
 ) -> None:
-    """Fit four posteriors to a toy problem, and see which of them knows what it does not know."""
+    """Fit four posteriors to a toy problem and compare their error bars."""
     with one_line_errors("demo"):
-        toy.demo(out, steps, seed, Console())
+        run_demo(out, steps, seed, Console())
 
 
 @app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (at most an hour), or paper.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 1,
     dask: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs.", metavar="ADDRESS")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Keep what is finished; --no-resume does it again.")] = True,
-    only: Annotated[str | None, typer.Option(help="Part of the runs, e.g. 'depth=2,posterior=prior->global'.")] = None,
+    resume: Annotated[bool, typer.Option(help="Keep finished runs; --no-resume repeats them.")] = True,
+    only: Annotated[
+        str | None, typer.Option(help="Do only these runs, e.g. 'depth=2,posterior=prior->global'.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
 ) -> None:
-    """Run an experiment of the paper, or go on with one: what is finished is never repeated."""
-    with one_line_errors("reproduce", "interrupted; the same command goes on"):
-        if name not in EXPERIMENTS:
-            raise ValueError(
-                f"unknown experiment {name!r}{did_you_mean(name, EXPERIMENTS)}; known are {', '.join(EXPERIMENTS)}"
-            )
+    """Run an experiment of the paper. Finished runs are kept: the same command continues an interrupted one."""
+    with one_line_errors("reproduce", "interrupted; the same command continues"):
+        check_known("experiment", name, EXPERIMENTS)
         experiment = EXPERIMENTS[name]
         sweep.reproduce(
             experiment,
@@ -92,7 +92,7 @@ def report(
     results: Annotated[Path, typer.Option(help="Folder of finished runs.", file_okay=False)] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
 ) -> None:
-    """Put all finished runs on one page, beside the paper's figures."""
+    """Write a page of all finished runs, beside the paper's results."""
     with one_line_errors("report"):
         reports.report(results, out)
         typer.echo(f"wrote {out}")
@@ -100,21 +100,21 @@ def report(
 
 @app.command()
 def bench(
-    workloads: Annotated[list[str] | None, typer.Argument(help="Workloads; the default is all.")] = None,
+    workloads: Annotated[list[str] | None, typer.Argument(help="Workloads. Default: all.")] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Time for each workload and number of threads.")] = 6.0,
     quick: Annotated[bool, typer.Option("--quick", help="A single run of everything; stores nothing.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Where the time goes, into docs/speed.md.")] = False,
-    growth: Annotated[bool, typer.Option("--growth", help="How the cost grows, into benchmarks/growth.md.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Write a profile to docs/speed.md.")] = False,
+    growth: Annotated[bool, typer.Option("--growth", help="Write how the cost grows to benchmarks/growth.md.")] = False,
 ) -> None:
-    """Measure the speed against other implementations, side by side, in a clone of the repository.
+    """Measure the speed beside other implementations, in a clone of the repository.
 
-    Results are stored only if the machine does nothing else; otherwise the exit code is 1.
+    Results are stored only if the machine is otherwise idle; if not, the exit code is 1.
     """
     with one_line_errors("bench"):
         if not Path("benchmarks/bench.py").is_file():
             raise ValueError(
-                "the other sides of the benchmarks are not part of the package: run this at the root of a clone of the "
-                "repository, in an environment with GPyTorch (pip install -e '.[test]'), or use `make bench` there"
+                "benchmarks are not part of the installed package; run this at the root of a clone of the repository, "
+                "after pip install -e '.[test]', or use `make bench` there"
             )
         chosen = {"quick": quick, "profile": profile, "growth": growth}
         flags = [f"--{name}" for name, wanted in chosen.items() if wanted]
@@ -124,7 +124,7 @@ def bench(
 
 @data_app.callback(invoke_without_command=True)
 def list_data(context: typer.Context) -> None:
-    """List the data sets and where they are found; `fetch` downloads them, `verify` checks them."""
+    """List the datasets and their folders; `fetch` downloads datasets, `verify` checks them."""
     if context.invoked_subcommand is None:
         with one_line_errors("data"):
             for name in catalogue.NAMES:
@@ -133,7 +133,7 @@ def list_data(context: typer.Context) -> None:
 
 @data_app.command("fetch")
 def fetch_data(names: Names) -> None:
-    """Download what is not here, into the folder that INDUCING_DATA names or into the cache."""
+    """Download missing datasets to the folder INDUCING_DATA, or to the cache."""
     with one_line_errors("data fetch"):
         catalogue.check_names(names)
         for name in names:
@@ -143,7 +143,7 @@ def fetch_data(names: Names) -> None:
 
 @data_app.command("verify")
 def verify_data(names: Names) -> None:
-    """Read what is here: shapes, labels, and checksums where they are known."""
+    """Check downloaded datasets: shapes, labels and, if known, checksums."""
     with one_line_errors("data verify"):
         catalogue.check_names(names)
         for name in names:

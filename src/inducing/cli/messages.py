@@ -1,4 +1,4 @@
-"""Errors and warnings as one line on stderr, and exit codes: 2 for bad usage or data, 1 for errors of our own."""
+"""Errors and warnings as one line on stderr. Exit codes: 2 for bad usage or data, 1 for internal errors, 130 for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from typing import Any
 
 import typer
 
-from inducing.inference.checkpoint import CheckpointError
-from inducing.inference.distributed import RankError
-from inducing.inference.state import DivergenceError
+from inducing.errors import CheckpointError, DivergenceError, RankError
 
 
 @contextmanager
 def one_line_errors(command: str, interrupted: str = "interrupted") -> Iterator[None]:
-    """Bad usage and files that cannot be used are one line on stderr and exit code 2, without a traceback.
+    """Print errors of usage and data as one line on stderr, without a traceback, and exit with code 2.
 
     Arguments:
-        command: What the user called.
-        interrupted: What to say after Ctrl-C, where nothing more is known.
+        command: Name of the command.
+        interrupted: Message after Ctrl-C, if the interrupt has none.
     """
     try:
         yield
     except BrokenPipeError:
-        # whoever reads our output has seen enough; typer leaves quietly
+        # the reader of our output has closed it; typer exits silently
         raise
     except (OSError, ValueError, ImportError, CheckpointError, DivergenceError, RankError) as error:
         typer.echo(f"inducing {command}: {_line(error)}", err=True)
@@ -37,7 +35,7 @@ def one_line_errors(command: str, interrupted: str = "interrupted") -> Iterator[
 
 @contextmanager
 def one_line_warnings(command: str) -> Iterator[None]:
-    """Each warning is shown once, as one line on stderr."""
+    """Print each distinct warning once, as one line on stderr."""
     shown = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -1,178 +1,153 @@
 """Tables in the terminal: `inducing fit` and `inducing predict`.
 
-What reads and fits tables is imported inside the commands: scikit-learn and pandas take as long to import as torch, and
-`inducing --help` and `inducing reproduce` do without them.
+Modules that read and fit tables are imported inside the commands: scikit-learn and pandas take as long to import as torch,
+and `inducing --help` and `inducing reproduce` do not need them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from inducing.cli.messages import one_line_errors, one_line_warnings
 from inducing.files import check_writable, open_atomically, write_atomically
-from inducing.inference.distributed import is_first
+from inducing.inference.parallel.ranks import is_first
+
+STDOUT = Path("-")
+LIKELIHOODS = (
+    "gaussian, heteroscedastic, student-t, heteroscedastic-student-t, poisson, negative-binomial; categorical."
+)
+Exclude = Annotated[list[str] | None, typer.Option(help="Column to ignore (repeatable).")]
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a heading.")],
-    target: Annotated[list[str], typer.Option(help="The column to predict. Give it again for more, in regression.")],
+    table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a header.")],
+    target: Annotated[list[str], typer.Option(help="Column to predict (repeatable in regression).")],
     model: Annotated[str, typer.Option(help="bnn (Bayesian neural network) or dgp (deep Gaussian process).")] = "bnn",
-    task: Annotated[str | None, typer.Option(help="regression or classification; else by the target.")] = None,
+    task: Annotated[str | None, typer.Option(help="regression or classification. Default: by the target.")] = None,
     posterior: Annotated[str | None, typer.Option(help="global, local, factorised->global, dsvi, ...")] = None,
-    prior: Annotated[str | None, typer.Option(help="Of a bnn: scale, neal, standard, ...")] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            help="gaussian, heteroscedastic, student-t, heteroscedastic-student-t, poisson, negative-binomial; categorical."
-        ),
-    ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
-    impute: Annotated[
-        bool, typer.Option("--impute", help="Fill missing inputs: median, most frequent category.")
-    ] = False,
-    test_fraction: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.1,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Gradient steps at most.")] = None,
+    prior: Annotated[str | None, typer.Option(help="Prior of a bnn: scale, neal, standard, ...")] = None,
+    likelihood: Annotated[str | None, typer.Option(help=LIKELIHOODS)] = None,
+    exclude: Exclude = None,
+    impute: Annotated[bool, typer.Option("--impute", help="Fill missing inputs: median or most frequent.")] = False,
+    test_fraction: Annotated[float, typer.Option(help="Fraction of the rows to test on.")] = 0.1,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of gradient steps.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the test rows and all randomness of the fit.")] = 0,
-    out: Annotated[Path, typer.Option(help="The model file.", dir_okay=False)] = Path("model.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="A report, one HTML file.", dir_okay=False)] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the test rows and of the fit.")] = 0,
+    out: Annotated[Path, typer.Option(help="Model file to write.", dir_okay=False)] = Path("model.safetensors"),
+    report: Annotated[Path | None, typer.Option(help="HTML report to write.", dir_okay=False)] = None,
 ) -> None:
-    """Fit a model to a table and judge it on rows it has not seen, beside a constant and a linear model."""
-    from inducing.cli.outcomes import score_table, training
-    from inducing.data.tables import read_table
-    from inducing.tabular.fitting import fit_problem, make_estimator
-    from inducing.tabular.model import TableModel
-    from inducing.tabular.problem import pose
-    from inducing.tabular.report import report_page
+    """Fit a model to a table, and compare it with a constant and a linear model on held-out rows."""
+    with _messages("fit"):
+        from inducing import pages
+        from inducing.tables.fitting import fit_problem, make_estimator
+        from inducing.tables.predicting import TableModel
+        from inducing.tables.problem import make_problem
+        from inducing.tables.reading import read_table
+        from inducing.tables.report import report_page
 
-    with one_line_errors("fit"), one_line_warnings("fit"):
-        # under torchrun all fit together, and the first tells and writes
-        first = is_first()
-        console = Console(quiet=not first)
-        _check_outputs(out, report)
-        _check_apart(table=table, out=out, report=report)
+        # under torchrun all processes fit together, and the first prints and writes
+        console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
+        _check_files({"table": table}, {"out": out, "report": report})
         if report is not None and report.suffix not in (".html", ".htm"):
-            raise ValueError(f"a report is an HTML file; name it {report.with_suffix('.html').name}, not {report.name}")
-        asked = task or _task_of(likelihood)
-        problem = pose(read_table(table), target, asked, exclude or (), test_fraction, seed)
-        changes = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
-        estimator = make_estimator(model, problem, impute, **changes, device=device, random_state=seed, verbose=True)
-        reason = f"the likelihood {likelihood} is for it" if asked and not task else problem.reason
-        hint = "" if asked or len(target) > 1 else "; --task changes that"
-        console.print(
-            f"{problem.task}, since {escape(reason)}{hint}\n"
-            f"{len(problem.train)} rows to learn from, {len(problem.test)} to test on; {problem.inputs.shape[1]} columns",
-            highlight=False,
-            soft_wrap=True,
-        )
-        outcome = fit_problem(estimator, problem)
-        if not first:
+            raise ValueError(
+                f"a report is an HTML file. Name it {report.with_suffix('.html').name}, not {report.name}."
+            )
+        if task is None and likelihood not in (None, "auto"):
+            task = "classification" if likelihood == "categorical" else "regression"
+        problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute)
+        settings = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
+        estimator = make_estimator(model, problem, **settings, device=device, random_state=seed, verbose=True)
+        change = "" if task or len(target) > 1 else "; change it with --task"
+        console.print(f"{problem.task} ({problem.reason}{change})")
+        rows = f"{len(problem.train)} training rows, {len(problem.test)} test rows"
+        console.print(f"{rows}, {problem.inputs.shape[1]} input columns")
+        fitted = fit_problem(estimator, problem)
+        if not is_first():
             return
         TableModel(estimator, problem.targets, problem.excluded).save(out)
-        console.print(training(outcome), highlight=False, soft_wrap=True)
-        console.print(score_table(outcome))
-        console.print(f"model: {escape(str(out))}", highlight=False, soft_wrap=True)
+        steps = len(estimator.history_)
+        reason = "the limit (--max-steps)" if steps >= estimator.step_limit else "converged"
+        console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
+        console.print(pages.to_rich(fitted.score_table(f"{len(problem.test)} test rows")), soft_wrap=False)
+        console.print(f"model: {out}")
         if report is not None:
-            write_atomically(report, report_page(outcome, table.name).encode())
-            console.print(f"report: {escape(str(report))}", highlight=False, soft_wrap=True)
+            write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
+            console.print(f"report: {report}")
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file of `inducing fit`.")],
     table: Annotated[Path, typer.Argument(help="New rows: .csv, .csv.gz or .parquet, of any size.")],
-    out: Annotated[Path, typer.Option(help="The predictions, as CSV; - prints them.", dir_okay=False)] = Path("-"),
-    keep: Annotated[list[str] | None, typer.Option(help="A column to copy to the predictions; again for more.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="A column that is no input; again for more.")] = None,
+    out: Annotated[Path, typer.Option(help="CSV file to write. Default: print.", dir_okay=False)] = STDOUT,
+    keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the predictions (repeatable).")] = None,
+    exclude: Exclude = None,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
-    from inducing.data.tables import estimate_rows
-    from inducing.tabular.model import TableModel
-    from inducing.tabular.predicting import predict_table
+    with _messages("predict"):
+        from inducing.tables.predicting import TableModel, predict_table
+        from inducing.tables.reading import count_rows
 
-    with one_line_errors("predict"), one_line_warnings("predict"):
         if not is_first():
-            # under torchrun the first writes
+            # under torchrun the first process writes
             return
-        _check_outputs(out)
-        _check_apart(model=model, table=table, out=out)
+        _check_files({"model": model, "table": table}, {"out": None if out == STDOUT else out})
         if out.suffix in (".parquet", ".pq"):
-            raise ValueError(
-                f"predictions are written as CSV; name them {out.with_suffix('.csv').name}, not {out.name}"
-            )
+            raise ValueError(f"predictions are CSV. Name the file {out.with_suffix('.csv').name}, not {out.name}.")
         if table.suffix == ".safetensors" and model.suffix != ".safetensors":
             raise ValueError(f"the model comes first: inducing predict {table} {model}")
         loaded = TableModel.load(model)
-        with _progress() as bar, _opened(out) as file:
+        opened = nullcontext(sys.stdout.buffer) if out == STDOUT else open_atomically(out)
+        with _progress() as bar, opened as file:
             task = bar.add_task("predict", total=None)
-            if not bar.disable:
-                # a file that cannot be read is refused below, with the reason
-                with suppress(OSError, ValueError):
-                    bar.update(task, total=estimate_rows(table))
+            # a file that cannot be read is refused below, with the reason
+            with suppress(OSError, ValueError):
+                bar.update(task, total=None if bar.disable else count_rows(table))
             rows = predict_table(
-                loaded, table, file, keep or (), exclude or (), progress=lambda done: bar.advance(task, done)
+                loaded, table, file, keep or (), exclude or (), progress=lambda n: bar.advance(task, n)
             )
+            file.flush()
             bar.update(task, total=rows)
-        if out != Path("-"):
+        if out != STDOUT:
             typer.echo(f"{rows} rows: {out}")
 
 
-def _task_of(likelihood: str | None) -> str | None:
-    """A likelihood that was asked for decides the task."""
-    if likelihood in (None, "auto"):
-        return None
-    return "classification" if likelihood == "categorical" else "regression"
+@contextmanager
+def _messages(command: str) -> Iterator[None]:
+    """Errors and warnings on one line; errors about tables name the options that help."""
+    with one_line_errors(command), one_line_warnings(command):
+        from inducing.tables.columns import Remedy, TableError
+
+        options = {Remedy.IMPUTE: "--impute" if command == "fit" else "", Remedy.EXCLUDE: "--exclude"}
+        try:
+            yield
+        except TableError as error:
+            helpful = [options[remedy] for remedy in error.remedies if options[remedy]]
+            raise ValueError(f"{error} Options: {', '.join(helpful)}." if helpful else str(error)) from error
 
 
-def _check_outputs(*paths: Path | None) -> None:
-    """Refuse files that cannot be written before any time is spent."""
-    for path in paths:
-        if path is not None and path != Path("-"):
-            check_writable(path)
-
-
-def _check_apart(**paths: Path | None) -> None:
-    """Refuse to write over a file that is read, or written, by the same command."""
+def _check_files(inputs: dict[str, Path], outputs: dict[str, Path | None]) -> None:
+    """Refuse files that cannot be written, and to overwrite a file that the same command reads or writes."""
     seen: dict[Path, str] = {}
-    for name, path in paths.items():
-        if path is None or path == Path("-"):
+    for name, path in (inputs | outputs).items():
+        if path is None:
             continue
+        if name in outputs:
+            check_writable(path)
         other = seen.setdefault(path.resolve(), name)
-        if other != name and name == "table":
-            raise ValueError(f"{path} cannot be both the {other} and the {name}; give one file for each")
         if other != name:
-            raise ValueError(f"{path} is the {other} and would be overwritten as the {name}; choose another name")
+            raise ValueError(f"{path} is both {other} and {name}. Name two different files.")
 
 
 def _progress() -> Progress:
     """A bar on stderr, since stdout may be the predictions."""
     console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-
-
-@contextmanager
-def _opened(out: Path) -> Iterator[BinaryIO]:
-    """A file that is there as a whole or not at all; or stdout."""
-    if out == Path("-"):
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    with open_atomically(out) as file:
-        yield file
+    columns = *Progress.get_default_columns(), MofNCompleteColumn(), TextColumn("rows"), TimeElapsedColumn()
+    return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""Data: toy problems, the UCI regression sets, and image sets."""
+"""Datasets: toy problems, UCI regression, and images."""
 
 from inducing.data import images, toy, uci
 

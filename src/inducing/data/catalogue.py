@@ -1,9 +1,10 @@
-"""All data sets by name, of tables and of images alike: where they are, their download, their check."""
+"""All datasets by name, both tables and images: find, download, verify."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from inducing.checks import check_known
 from inducing.data import image_files, uci
 
 NAMES = (*uci.FOLDERS, *image_files.SETS)
@@ -11,14 +12,13 @@ PARTS = {"train": True, "test": False}
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse a name that is not a set's before anything is done for the others."""
+    """Raise an error if a name is unknown."""
     for name in names:
-        if name not in NAMES:
-            raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
+        check_known("dataset", name, NAMES)
 
 
 def where(name: str) -> str:
-    """Say where a set is found, or that it is not here."""
+    """Return the folder of a dataset, or "not here", as text."""
     if name in uci.FOLDERS:
         return str(uci.find(name) or "not here")
     found = {part: image_files.find(name, train) for part, train in PARTS.items()}
@@ -30,7 +30,7 @@ def where(name: str) -> str:
 
 
 def download(name: str) -> None:
-    """Download the files of a set that are not here."""
+    """Download the missing files of a dataset."""
     if name in uci.FOLDERS:
         uci.download(name)
         return
@@ -39,12 +39,11 @@ def download(name: str) -> None:
 
 
 def verify(name: str) -> Iterator[str]:
-    """Read what is here of a set, and give a line for each part; a set of which nothing is here is an error."""
+    """Read the parts of a dataset that exist on this machine, and describe each. Raise an error if there are none."""
     if name in uci.FOLDERS:
         yield uci.verify(name)
         return
     here = [train for train in PARTS.values() if image_files.find(name, train)]
-    if not here:
-        raise FileNotFoundError(f"{name} is not here; `inducing data fetch {name}` gets it")
-    for train in here:
+    # if no part exists, the training part raises the error
+    for train in here or [True]:
         yield image_files.verify(name, train)

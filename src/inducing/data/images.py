@@ -1,4 +1,4 @@
-"""Image sets as tensors, normalised by the training images, with random flips and crops."""
+"""Image datasets as tensors, with normalisation and random flips and crops."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Images(NamedTuple):
     """Images with labels.
 
     Arguments:
-        x: Images; from `load` with values from 0 to 1, from `normalise` standardised.
-        y: Labels, from 0.
-        classes: What the labels mean.
+        x: Images with values from 0 to 1 (`load`) or standardised values (`normalise`).
+        y: Labels, starting at 0.
+        classes: Names of the labels.
     """
 
     x: Float[Tensor, "N C H W"]
@@ -27,12 +27,12 @@ class Images(NamedTuple):
 
 
 def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> Images:
-    """Load a set, from the folder that INDUCING_DATA names or by download.
+    """Load a dataset from the folder in INDUCING_DATA, or download it.
 
     Arguments:
         name: One of "mnist", "fashion-mnist", "notmnist", "cifar10", "svhn".
-        train: The training images, else the test images.
-        dtype: A floating-point dtype for the images, whose values are from 0 to 1.
+        train: Whether to load the training images (True) or the test images (False).
+        dtype: Floating-point dtype of the images, whose values are from 0 to 1.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating-point dtype, got {dtype}")
@@ -41,13 +41,13 @@ def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> I
 
 
 def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
-    """Give every channel zero mean and unit standard deviation over all pixels of the training images.
+    """Standardise each channel to zero mean and unit standard deviation over all pixels of the training images.
 
-    The first 500 images of MNIST by the statistics of all, as in the paper, are the first 500 of the result.
+    The paper's 500 images of MNIST are standardised by all training images: normalise first, then select the first 500.
 
     Arguments:
-        train: Training images, whose statistics count.
-        others: Images, e.g. for testing, that are treated as the training images are.
+        train: Training images, which determine the mean and the standard deviation.
+        others: Other images, e.g. for testing, that are standardised in the same way.
 
     Example:
         >>> import inducing, torch
@@ -61,13 +61,13 @@ def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
     for other in others:
         if other.x.ndim != 4 or other.x.shape[1] != train.x.shape[1]:
             raise ValueError(f"images must be (N, {train.x.shape[1]}, H, W), got {tuple(other.x.shape)}")
-    # float64 a block at a time: all of CIFAR-10 would take more than a gigabyte
+    # in blocks, since all of CIFAR-10 in float64 would take more than a gigabyte
     blocks = train.x.split(1000)
     pixels = train.x.numel() / train.x.shape[1]
     mean = sum((block.double().sum((0, 2, 3), keepdim=True) for block in blocks), torch.zeros(())) / pixels
     squares = sum((((block - mean) ** 2).sum((0, 2, 3), keepdim=True) for block in blocks), torch.zeros(()))
     std = (squares / pixels).sqrt()
-    # a constant channel becomes zero and not NaN; rounding may give it a tiny deviation
+    # rounding may give a constant channel a tiny standard deviation; it must become zero
     std = torch.where(std <= 100 * torch.finfo(train.x.dtype).eps * mean.abs(), 1.0, std)
     return tuple(
         images._replace(x=images.x.sub(mean.to(images.x)).div_(std.to(images.x))) for images in (train, *others)
@@ -75,7 +75,7 @@ def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
 
 
 def random_flip(x: Shaped[Tensor, "B C H W"], generator: Generator) -> Shaped[Tensor, "B C H W"]:
-    """Mirror each image, left to right, with probability 1/2."""
+    """Flip each image horizontally with probability 1/2."""
     _check_batch(x)
     flipped = torch.rand(len(x), generator=generator, device=generator.device).to(x.device) < 0.5
     return torch.where(flipped[:, None, None, None], x.flip(-1), x)
@@ -84,14 +84,14 @@ def random_flip(x: Shaped[Tensor, "B C H W"], generator: Generator) -> Shaped[Te
 def random_crop(
     x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
 ) -> Shaped[Tensor, "B C H W"]:
-    """Pad each image on all sides and cut out a window of its former size, each place as likely as another.
+    """Pad each image on all sides and crop a window of its original size at a uniformly random position.
 
     Arguments:
         x: A batch of images.
-        generator: Decides the places.
-        padding: Pixels on each side, 4 in the paper.
-        fill: Value of the padding, or one for each channel. Zero is black before `normalise`, and the mean after it, where
-            ``x.amin((0, 2, 3))`` of the training images is black.
+        generator: Source of randomness.
+        padding: Number of pixels on each side, 4 in the paper.
+        fill: Value of the padding, or one value per channel. Black is 0 before `normalise`, and
+            ``x.amin((0, 2, 3))`` of the training images after it.
     """
     _check_batch(x)
     if padding < 0:
@@ -99,7 +99,7 @@ def random_crop(
     count, channels, height, width = x.shape
     border = as_tensor(fill, x.dtype, x.device).reshape(-1, 1, 1)
     if len(border) not in (1, channels):
-        raise ValueError(f"fill must be one number or one for each of {channels} channels, got {len(border)}")
+        raise ValueError(f"fill must be one number, or {channels} numbers for the channels, got {len(border)}")
     padded = border.repeat(count, channels // len(border), height + 2 * padding, width + 2 * padding)
     padded[:, :, padding : padding + height, padding : padding + width] = x
     places = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=generator.device).to(x.device)
@@ -113,15 +113,13 @@ def random_crop(
 def augment(
     x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
 ) -> Shaped[Tensor, "B C H W"]:
-    """Flip and crop each image of a batch at random, as the paper does for its ResNet-18; labels stay as they are.
+    """Flip and crop each image of a batch at random, as the paper does for its ResNet-18.
 
-    The same state of the generator gives the same images; each call moves it on.
+    The same generator state gives the same images.
     """
     return random_crop(random_flip(x, generator), generator, padding, fill)
 
 
 def _check_batch(x: Tensor) -> None:
     if x.ndim != 4:
-        raise ValueError(
-            f"images must be (B, C, H, W), got {tuple(x.shape)}; give one image as a batch of one, x[None]"
-        )
+        raise ValueError(f"images must be (B, C, H, W), got {tuple(x.shape)}. For one image use x[None].")

@@ -1,4 +1,4 @@
-"""Zero mean and unit standard deviation, from the training rows alone; constant columns become zero."""
+"""Standardisation to zero mean and unit standard deviation, learned from the training rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Standardiser(NamedTuple):
 
     Arguments:
         mean: Mean of each column.
-        std: Its standard deviation; 1 for a constant column, so that it becomes zero and not NaN.
+        std: Standard deviation of each column, or 1 for a constant column, which becomes zero.
 
     Example:
         >>> import inducing, torch
@@ -35,7 +35,7 @@ class Standardiser(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor | np.ndarray, weights: Tensor | np.ndarray | None = None) -> Standardiser:
-        """Take the moments of the training rows; a row of weight 2 counts as two."""
+        """Compute mean and standard deviation of the training rows. A row with weight 2 counts as two rows."""
         given = as_tensor(rows)
         if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"rows must be a table (N, D) with at least one row, got shape {tuple(given.shape)}")
@@ -45,9 +45,9 @@ class Standardiser(NamedTuple):
         if (largest > LARGEST).any():
             column = int((largest > LARGEST).nonzero()[0])
             raise ValueError(
-                f"column {column} has values as large as {largest[column].item():.2g}; rescale it to less than {LARGEST:g}"
+                f"column {column} has values of size {largest[column].item():.2g}. Rescale it below 1e307."
             )
-        # squares overflow above 1e154; a division by a power of 2 is exact
+        # squares overflow above 1e154; division by a power of 2 is exact
         unit = as_tensor(np.ldexp(1.0, np.frexp(largest.cpu().numpy())[1] - 1)).to(columns.device)
         scaled = columns / unit
         shares = torch.ones(len(columns)).double() if weights is None else as_tensor(weights).double()

@@ -17,14 +17,14 @@ from inducing.nn.kernels import SquaredExponential
 
 
 class Cubic(NamedTuple):
-    """The normalised toy data.
+    """The standardised toy data.
 
     Arguments:
-        x: Normalised inputs.
-        y: Normalised targets.
-        noise_variance: The true noise variance on the normalised scale.
-        inputs: From the original scale of x to the normalised one.
-        targets: The same for y.
+        x: Standardised inputs.
+        y: Standardised targets.
+        noise_variance: The true noise variance on the standardised scale.
+        inputs: Standardises x.
+        targets: Standardises y.
     """
 
     x: Float[Tensor, "N 1"]
@@ -35,7 +35,7 @@ class Cubic(NamedTuple):
 
 
 def cubic(num_data: int = 40, seed: int = 0, noise_std: float = 3.0) -> Cubic:
-    """Draw x ~ U([-4, -2] u [2, 4]) and y = x^3 + N(0, noise_std^2), then normalise both.
+    """Draw x ~ U([-4, -2] u [2, 4]) and y = x^3 + N(0, noise_std^2), then standardise both.
 
     Example:
         >>> import inducing
@@ -78,8 +78,8 @@ def composition(
 ) -> Composition:
     """Draw x ~ U(-half_range, half_range) and y from the prior of a two-layer deep Gaussian process of width one.
 
-    Both layers have zero mean and a squared-exponential kernel. They are sampled in float64 from the root of their
-    covariance, exactly but for independent noise of 1e-8 of the variance.
+    Both layers have zero mean and a squared-exponential kernel. They are sampled in float64 with the Cholesky factor of
+    their covariance, with a jitter of 1e-8 of the variance.
 
     Example:
         >>> import inducing

@@ -1,6 +1,6 @@
-"""The UCI regression sets of Hernandez-Lobato & Adams (2015) with the train/test splits of Gal & Ghahramani (2016).
+"""The UCI regression datasets of Hernandez-Lobato & Adams (2015) with the train/test splits of Gal & Ghahramani (2016).
 
-A set is a folder with data.txt, index_features.txt, index_target.txt, n_splits.txt and index_{train,test}_K.txt.
+A dataset is a folder with data.txt, index_features.txt, index_target.txt, n_splits.txt and index_{train,test}_K.txt.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.arrays import as_tensor
+from inducing.checks import check_known
 from inducing.data.cache import data_folder, fetch, matches_record, root
 from inducing.data.standardise import Standardiser
 
@@ -32,15 +33,15 @@ FOLDERS = {
 
 
 class Split(NamedTuple):
-    """One split of a set, features and targets standardised from its training rows.
+    """One split of a dataset. Features and targets are standardised by the training rows.
 
     Arguments:
         x_train: Training inputs.
         y_train: Training targets.
-        x_test: Test inputs, standardised as the training inputs.
-        y_test: Test targets on their original scale, to which `Predictive.unstandardise` brings predictions.
+        x_test: Test inputs, standardised like the training inputs.
+        y_test: Test targets on their original scale. `Predictive.unstandardise` converts predictions to it.
         target_mean: Mean of the original training targets.
-        target_std: Their standard deviation.
+        target_std: Standard deviation of the original training targets.
     """
 
     x_train: Float[Tensor, "N D"]
@@ -52,30 +53,25 @@ class Split(NamedTuple):
 
 
 def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split:
-    """Load one split, from the folder that INDUCING_DATA names or by download.
+    """Load one split from the folder in INDUCING_DATA, or download it.
 
     Arguments:
         name: One of "boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht".
         split: Number of the split: 0 to 19, for "protein" 0 to 4.
-        dtype: Dtype of the tensors; standardisation is done in float64.
+        dtype: Dtype of the tensors. They are standardised in float64.
     """
-    if name not in FOLDERS:
-        raise ValueError(f"unknown UCI set {name!r}; known are {', '.join(FOLDERS)}")
-    table = _read(name, "data.txt")
-    features = _read(name, "index_features.txt").astype(int).ravel()
-    target = _read(name, "index_target.txt").astype(int).ravel()
+    check_known("UCI set", name, FOLDERS)
     splits = _num_splits(name)
     if not 0 <= split < splits:
         raise ValueError(f"{name} has splits 0 to {splits - 1}, got {split}")
-    train = _read(name, f"index_train_{split}.txt").astype(int).ravel()
-    test = _read(name, f"index_test_{split}.txt").astype(int).ravel()
+    table = _read(name, "data.txt")
+    names = ("index_features", "index_target", f"index_train_{split}", f"index_test_{split}")
+    features, target, train, test = (_read(name, f"{index}.txt").astype(int).ravel() for index in names)
     if not np.array_equal(np.sort(np.concatenate([train, test])), np.arange(len(table))):
-        raise ValueError(
-            f"split {split} of {name} is corrupt: training and test rows do not partition the {len(table)} rows"
-        )
-    x, y = table[:, features], table[:, target]
+        raise ValueError(f"split {split} of {name} is corrupt: it does not partition the {len(table)} rows")
     if not np.isfinite(table).all():
-        raise ValueError(f"{name} is corrupt: data.txt holds values that are not finite")
+        raise ValueError(f"{name} is corrupt: data.txt has values that are not finite")
+    x, y = table[:, features], table[:, target]
     inputs, targets = Standardiser.of(x[train]), Standardiser.of(y[train])
     return Split(
         inputs.apply(x[train], dtype),
@@ -88,13 +84,13 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
 
 
 def find(name: str) -> Path | None:
-    """Find the folder of a set without a download; None if it is not here."""
+    """Return the folder of a dataset without a download, or None if it does not exist."""
     folder = root() / "uci" / FOLDERS[name]
     return folder if (folder / "data.txt").is_file() else None
 
 
 def download(name: str) -> Path:
-    """Download the files of a set that are not here, with all its splits."""
+    """Download the missing files of a dataset, with all its splits."""
     _download(name, "n_splits.txt")
     indices = [f"index_{part}_{split}.txt" for split in range(_num_splits(name)) for part in ("train", "test")]
     for file in ("data.txt", "index_features.txt", "index_target.txt", *indices):
@@ -103,11 +99,11 @@ def download(name: str) -> Path:
 
 
 def verify(name: str) -> str:
-    """Read all splits of a set that is here, and say what was seen."""
-    if find(name) is None:
-        raise FileNotFoundError(f"{name} is not here; `inducing data fetch {name}` gets it")
-    folder = root() / "uci" / FOLDERS[name]
-    # all of them, so that one that has changed is noticed
+    """Read all splits of a dataset on this machine, and describe the result."""
+    folder = find(name)
+    if folder is None:
+        raise FileNotFoundError(f"{name} is missing. Run `inducing data fetch {name}`")
+    # a list, so that every file is checked
     known = [matches_record(path) for path in sorted(folder.glob("*.txt"))]
     splits = [load(name, split) for split in range(_num_splits(name))]
     (rows, features), tests = splits[0].x_train.shape, len(splits[0].x_test)
@@ -120,7 +116,11 @@ def _num_splits(name: str) -> int:
 
 
 def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:
-    path = _locate(name, file)
+    """Read a file from the folder in INDUCING_DATA, or download it."""
+    folder = data_folder()
+    path = folder / "uci" / FOLDERS[name] / file if folder else _download(name, file)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Get it from {SOURCE}/{FOLDERS[name]}/data.")
     try:
         return np.loadtxt(path, ndmin=2)
     except ValueError as error:
@@ -129,13 +129,3 @@ def _read(name: str, file: str) -> Float[np.ndarray, "N D"]:
 
 def _download(name: str, file: str) -> Path:
     return fetch(f"{SOURCE}/{FOLDERS[name]}/data/{file}", f"uci/{FOLDERS[name]}/{file}")
-
-
-def _locate(name: str, file: str) -> Path:
-    folder = data_folder()
-    if folder is None:
-        return _download(name, file)
-    path = folder / "uci" / FOLDERS[name] / file
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; it belongs to {SOURCE}/{FOLDERS[name]}/data")
-    return path

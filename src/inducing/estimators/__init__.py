@@ -1,6 +1,10 @@
 """scikit-learn estimators: arrays or tables in, predictions with error bars out."""
 
-from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
-from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
+from inducing.extras import require
+
+require("sklearn")
+
+from inducing.estimators.classification import BNNClassifier, DeepGPClassifier  # noqa: E402
+from inducing.estimators.regression import BNNRegressor, DeepGPRegressor  # noqa: E402
 
 __all__ = ["BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"]

@@ -1,187 +1,94 @@
-"""The networks inside the estimators, with the constructors that scikit-learn reads the parameters from."""
+"""The networks inside the estimators: Bayesian neural networks and deep Gaussian processes."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
-from torch import Generator, Tensor
+from sklearn.base import is_classifier
 
 from inducing.checks import check_whole
-from inducing.data.schema import Schema
 from inducing.estimators.base import NetworkEstimator, is_auto
-from inducing.inference.recipes import FAST, Recipe, as_recipe
-from inducing.nn.fans import Prior
+from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, OptimalInducing, Posterior
+from inducing.nn.priors.base import Prior
 
-# The "fast" recipe for the networks of tables: fewer posterior samples, fewer steps.
+# The recipe "fast" for tables: fewer posterior samples and fewer steps.
 BNN_FAST = FAST.replace(num_steps=1000, num_samples=4, early_samples=None, whole_last_kl=True)
 BNN_CLASSES_FAST = BNN_FAST.replace(num_steps=1500, temperature=0.1, whole_last_kl=False)
 DEEP_GP_FAST = FAST.replace(num_steps=1500, num_samples=2, early_samples=None)
-# more steps raise neither the ELBO nor the log-likelihood of other rows
+# more steps raise neither the ELBO nor the log-likelihood of held-out rows
 DEEP_GP_CLASSES_FAST = DEEP_GP_FAST.replace(num_steps=1000)
-# Neural networks get a cold posterior: with the whole KL they learn too little from few rows. The weight of the KL is a
-# tenth for classes, and for regression grows with the rows from a tenth up to 1. That was decided on sets of which none is
-# in the table of benchmarks/estimators.py, by benchmarks/estimator_defaults.py. Recipe(...) has the whole KL.
+# Neural networks use a cold posterior: with the whole KL they learn too little from few rows. The weight of the KL is 0.1
+# for classes; for regression it grows with the number of rows from 0.1 to 1. It was chosen by
+# benchmarks/estimator_defaults.py on datasets that are not in the table of benchmarks/estimators.py. A `Recipe` has the
+# whole KL by default.
 ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
-# Up to so many rows all of them are inducing points of a regression with Gaussian noise, and the last layer is exact.
+# Up to this many rows, all of them are inducing points of a regression with Gaussian noise, and the last layer is exact.
 EXACT_ROWS = 1000
-# First variance of hidden Gaussian processes around their mean function: higher ELBOs after as many steps than with 1.
+# Initial variance of hidden Gaussian processes around their mean function: higher ELBOs after as many steps than with 1.
 HIDDEN_VARIANCE = 0.1
 
 
+@dataclass(eq=False, repr=False)
 class BNN(NetworkEstimator):
     """Estimators around a fully connected Bayesian neural network."""
 
-    def __init__(
-        self,
-        hidden: Sequence[int] = (50, 50),
-        *,
-        posterior: Posterior | str | Sequence[Posterior | str] = "auto",
-        prior: Prior | str = "scale",
-        num_inducing: int | Literal["auto"] = "auto",
-        likelihood: str = "auto",
-        recipe: Recipe | str = "fast",
-        max_steps: int | None = None,
-        batch_size: int = 1000,
-        patience: int | None = 250,
-        n_samples: int = 100,
-        schema: Schema | None = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.hidden = hidden
-        self.posterior = posterior
-        self.prior = prior
-        self.num_inducing = num_inducing
-        self.likelihood = likelihood
-        self.recipe = recipe
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.patience = patience
-        self.n_samples = n_samples
-        self.schema = schema
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    hidden: Sequence[int] = (50, 50)
+    _: KW_ONLY
+    prior: Prior | str = "scale"
 
-    def _network(
-        self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool, generator: Generator
-    ) -> Network:
-        return mlp(
-            features,
-            outputs,
-            self.hidden,
-            prior=self.prior,
-            posterior=self._posteriors(exact) if is_auto(self.posterior) else self.posterior,
-            inducing_points=points,
-            inducing_targets=targets,
-            learn_inducing_locations=not exact,
-            generator=generator,
-        )
+    def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
+        posterior = self.posterior
+        if is_auto(posterior):
+            depends = isinstance(self.likelihood_, HeteroscedasticGaussian)
+            last: Posterior = OptimalInducing(heteroscedastic=depends) if exact else GlobalInducing()
+            posterior = [*(GlobalInducing() for _ in self.hidden), last]
+        return mlp(features, outputs, self.hidden, prior=self.prior, posterior=posterior, **settings)
 
-    def _posteriors(self, exact: bool) -> list[Posterior]:
-        """Global inducing points, with an exact last layer on top if that is asked for."""
-        depends = isinstance(self.likelihood_, HeteroscedasticGaussian)
-        last = OptimalInducing(heteroscedastic=depends) if exact else GlobalInducing()
-        return [GlobalInducing() for _ in self.hidden] + [last]
-
-    def _takes_all(self, rows: int) -> bool:
-        asked = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
-        few = asked and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
-        return few or self._asked_optimum() is not None
-
-    def _recipe(self, num_data: float) -> Recipe:
-        if self.recipe != "fast":
-            return as_recipe(self.recipe)
-        if self._has_classes:
+    def _fast_recipe(self, num_data: float) -> Recipe:
+        if is_classifier(self):
             return BNN_CLASSES_FAST
         return BNN_FAST.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
+
+    def _uses_all_rows(self, rows: int) -> bool:
+        automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
+        return automatic and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
 
     def _width(self) -> int:
         return max([*map(int, self.hidden), self.n_features_in_])
 
 
+@dataclass(eq=False, repr=False)
 class DeepGP(NetworkEstimator):
     """Estimators around a deep Gaussian process."""
 
-    def __init__(
-        self,
-        num_layers: int = 2,
-        *,
-        kernel: Kernel | str = "squared-exponential",
-        posterior: Posterior | str | Sequence[Posterior | str] = "auto",
-        num_inducing: int | Literal["auto"] = "auto",
-        likelihood: str = "auto",
-        recipe: Recipe | str = "fast",
-        max_steps: int | None = None,
-        batch_size: int = 1000,
-        patience: int | None = 250,
-        n_samples: int = 100,
-        schema: Schema | None = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.num_layers = num_layers
-        self.kernel = kernel
-        self.posterior = posterior
-        self.num_inducing = num_inducing
-        self.likelihood = likelihood
-        self.recipe = recipe
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.patience = patience
-        self.n_samples = n_samples
-        self.schema = schema
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    num_layers: int = 2
+    _: KW_ONLY
+    kernel: Kernel | str = "squared-exponential"
 
-    def _network(
-        self, features: int, outputs: int, points: Tensor, targets: Tensor, exact: bool, generator: Generator
-    ) -> Network:
-        return deep_gp(
-            features,
-            outputs,
-            self.num_layers,
-            kernel=self._kernels(),
-            posterior="global" if is_auto(self.posterior) else self.posterior,
-            inducing_points=points,
-            inducing_targets=targets,
-            learn_inducing_locations=not exact,
-            generator=generator,
-        )
-
-    def _kernels(self) -> Kernel | list[Kernel]:
-        kernel = as_kernel(self.kernel)
+    def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
+        kernel: Kernel | list[Kernel] = as_kernel(self.kernel)
         num_layers = check_whole("num_layers", self.num_layers)
-        if not (isinstance(self.kernel, str) and isinstance(kernel, Stationary)):
-            return kernel
-        # hidden processes begin near the identity, which learns faster
-        hidden = dataclasses.replace(kernel, variance=HIDDEN_VARIANCE)
-        return [*[hidden] * (num_layers - 1), kernel]
+        if isinstance(self.kernel, str) and isinstance(kernel, Stationary):
+            # hidden processes that start near the identity learn faster
+            kernel = [*[replace(kernel, variance=HIDDEN_VARIANCE)] * (num_layers - 1), kernel]
+        posterior = "global" if is_auto(self.posterior) else self.posterior
+        return deep_gp(features, outputs, num_layers, kernel=kernel, posterior=posterior, **settings)
 
-    def _takes_all(self, rows: int) -> bool:
-        # only if asked: it costs the cube of the rows in every step
-        return self._asked_optimum() is not None
+    def _fast_recipe(self, num_data: float) -> Recipe:
+        return DEEP_GP_CLASSES_FAST if is_classifier(self) else DEEP_GP_FAST
 
-    def _recipe(self, num_data: float) -> Recipe:
-        if self.recipe != "fast":
-            return as_recipe(self.recipe)
-        return DEEP_GP_CLASSES_FAST if self._has_classes else DEEP_GP_FAST
+    def _uses_all_rows(self, rows: int) -> bool:
+        # each step would cost the cube of the number of rows
+        return False
 
     def _width(self) -> int:
-        # random features of the prior, for the whole function of each layer
-        return 512 + (self.network_.num_first_points or 0)
+        # random features of the prior for the function of each layer
+        return 512 + (self.network_.num_initial_points or 0)

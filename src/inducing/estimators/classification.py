@@ -6,117 +6,76 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
-from pandas.api.extensions import ExtensionArray
+from jaxtyping import Float, Shaped
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
-from torch import Tensor
+from sklearn.utils.validation import column_or_1d
 
-from inducing.arrays import as_tensor
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.state import labels_from_json, labels_to_json
-from inducing.estimators.targets import CLASSIFICATION, Choice, choose
-from inducing.nn.likelihoods import Likelihood
-from inducing.prediction.predictive import Predictive
+from inducing.estimators.base import NetworkEstimator, is_auto
+from inducing.estimators.likelihoods import CLASSIFICATION, Choice, find_choice
+from inducing.estimators.targets import LabelTargets
 from inducing.saving import register
-from inducing.saving.specifications import take
 
 
-class Classification(ClassifierMixin, NetworkEstimator):
-    """What classifiers offer."""
+class Classifier(ClassifierMixin, NetworkEstimator):
+    """The methods of classifiers."""
 
     likelihoods: ClassVar[dict[str, Choice]] = CLASSIFICATION
-    classes_: np.ndarray
+    encoding = LabelTargets
+    targets_: LabelTargets
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classification:
-        """Fit the network to data.
-
-        Arguments:
-            X: Inputs (N, D): an array, or a pandas.DataFrame. Text columns of a table become one-hot by a `Schema`.
-            y: Labels (N,), of any type.
-            sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes of which
-                every row has weight zero are not there.
-        """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = column_or_1d(_as_labels(y), warn=True)
-        missing = np.flatnonzero(pd.isna(y))
-        if len(missing):
-            # in the words that scikit-learn's checks look for
-            raise ValueError(
-                f"y contains NaN or None in {len(missing)} rows, the first of them row {missing[0]}; remove them"
-            )
-        check_classification_targets(y)
-        check_consistent_length(X, y)
-        self._fit(X, y, sample_weight)
-        return self
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels in ascending order."""
+        return self.targets_.classes
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label of each row."""
+        """Predict the most probable label of each row."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N C"]:
-        """Probabilities of the classes in the order of ``classes_``: the mean over the posterior draws."""
+        """Predict the probabilities of the classes, in the order of ``classes_``: the mean over the posterior draws."""
         return self._collect(X, lambda predictive: predictive.mean)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draw labels, (N, n_samples). The rows of one sample come from one function."""
-        labels = self._sample(X, n_samples, random_state).numpy().T
-        return self.classes_[labels]
+        samples = self.sample_functions(n_samples, random_state).predict(X).samples
+        return self.targets_.decode(samples.numpy().T)
 
     def _choice(self) -> Choice:
-        return choose(self.likelihood, self.likelihoods)
+        return find_choice("categorical" if is_auto(self.likelihood) else self.likelihood, self.likelihoods)
 
-    def _learn_targets(self, y: Any, weights: Float[np.ndarray, " N"] | None) -> tuple[Tensor, int]:
-        if self.warm_start and "network_" in self.__dict__:
-            unknown = np.setdiff1d(y, self.classes_)
-            if len(unknown):
-                raise ValueError(
-                    f"y holds the label {unknown.tolist()[0]!r}, but the fit that warm_start continues had the classes "
-                    f"{self.classes_.tolist()}"
-                )
-            labels = np.searchsorted(self.classes_, y)
-        else:
-            self.classes_, labels = np.unique(y, return_inverse=True)
-        return as_tensor(labels.astype(np.int64)), len(self.classes_)
-
-    def _target_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {"classes": labels_to_json(self.classes_)}, {}
-
-    def _restore_targets(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> int:
-        (classes,) = take(state, "targets", classes=dict)
-        self.classes_ = labels_from_json(classes)
-        return len(self.classes_)
-
-    def _predictive(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood) -> Predictive:
-        return Predictive(outputs, likelihood, seed=self.seed_)
-
-    def _values(self, predictive: Predictive) -> Float[np.ndarray, "S B *O"]:
-        return predictive.likelihood.mean(predictive.outputs).numpy()
+    def _check_targets(self, y: Any) -> Shaped[np.ndarray, " N"]:
+        y = column_or_1d(_as_labels(y), warn=True)
+        missing = np.flatnonzero(pd.isna(y))
+        if len(missing):
+            # scikit-learn's checks look for these words
+            raise ValueError(f"y contains NaN or None in {len(missing)} rows (first in row {missing[0]}). Remove them.")
+        check_classification_targets(y)
+        return y
 
 
 def _as_labels(y: Any) -> Any:
-    """Labels of pandas, and Python objects, as the narrowest type of NumPy; all else is returned as it is.
+    """Convert labels of pandas and Python objects to the narrowest NumPy dtype, and return others unchanged.
 
-    scikit-learn would turn truth values and whole numbers of pandas into floats, which merges numbers above 2^53.
+    scikit-learn would convert booleans and integers of pandas to floats, which merges integers above 2^53.
     """
-    array = np.asarray(y, dtype=object) if isinstance(y, pd.Series | pd.Index | ExtensionArray) else y
+    array = np.asarray(y, dtype=object) if isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) else y
     if not (isinstance(array, np.ndarray) and array.dtype == object and array.ndim == 1) or pd.isna(array).any():
         return array
     return pd.Series(array, dtype=object).infer_objects().to_numpy()
 
 
 @register
-class BNNClassifier(Classification, BNN):
+class BNNClassifier(Classifier, BNN):
     """Classification with a Bayesian neural network.
 
     Arguments:
-        hidden: Widths of the hidden layers. All other arguments are those of `BNNRegressor`, but that "auto" is always
-            the "global" posterior, with 100 inducing points, and that the KL weighs 0.1 in the "fast" recipe.
-        likelihood: "categorical" ("auto"), for two classes as for more.
+        hidden: Widths of the hidden layers. The other arguments are those of `BNNRegressor`, except that "auto" is always
+            the "global" posterior with 100 inducing points, and that the KL has weight 0.1 in the recipe "fast".
+        likelihood: "categorical" (default), for two or more classes.
 
     Example:
         >>> import numpy as np, inducing
@@ -128,12 +87,12 @@ class BNNClassifier(Classification, BNN):
 
 
 @register
-class DeepGPClassifier(Classification, DeepGP):
+class DeepGPClassifier(Classifier, DeepGP):
     """Classification with a deep Gaussian process.
 
     Arguments:
-        num_layers: Layers of Gaussian processes. All other arguments are those of `DeepGPRegressor`.
-        likelihood: "categorical" ("auto"), for two classes as for more.
+        num_layers: Number of layers. The other arguments are those of `DeepGPRegressor`.
+        likelihood: "categorical" (default), for two or more classes.
 
     Example:
         >>> import numpy as np, inducing

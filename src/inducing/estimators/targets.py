@@ -1,82 +1,188 @@
-"""What likelihoods need of targets: their scale, the outputs of the network, and where its pseudo-outputs begin."""
+"""The encoding of targets: from a user's array to the targets of a network, and back.
+
+An encoding is an immutable value that `fit` learns from the training targets. Regressors use `NumericTargets`, classifiers
+`LabelTargets`; both have the same methods.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+import re
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
-from inducing.checks import did_you_mean
-from inducing.nn.likelihoods import (
-    FIRST_VARIANCE,
-    Categorical,
-    Gaussian,
-    HeteroscedasticGaussian,
-    HeteroscedasticStudentT,
-    Likelihood,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
-)
+from inducing.arrays import as_tensor
+from inducing.data.standardise import Standardiser
+from inducing.nn.likelihoods import Likelihood
+from inducing.prediction.predictive import Predictive
+from inducing.saving.values import shorten, take
 
-FIRST_FREEDOM = 4.0
+# variances are squares and must not overflow
+LARGEST = 1e150
+Tensors = dict[str, Tensor]
 
 
-class Choice(NamedTuple):
-    """A likelihood by name.
+@dataclass(frozen=True, eq=False)
+class NumericTargets:
+    """Numbers, one or several for each row.
 
     Arguments:
-        make: Makes it for so many targets.
-        outputs: Outputs of the network for each target.
-        start: First values of the outputs from the targets that the network sees.
+        scale: Standardises real targets. Counts are unchanged.
+        ndim: 1 for targets (N,), 2 for (N, O).
     """
 
-    make: Callable[[int], Likelihood]
-    outputs: int
-    start: Callable[[Tensor], Tensor]
+    scale: Standardiser
+    ndim: int
+
+    @classmethod
+    def fit(cls, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"], is_real: bool) -> NumericTargets:
+        """Learn the scale of real targets."""
+        columns = y.reshape(len(y), -1)
+        if not is_real:
+            count = columns.shape[1]
+            return cls(Standardiser(torch.zeros(count).double(), torch.ones(count).double()), y.ndim)
+        mean, std = scale = Standardiser.of(columns, weights)
+        if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
+            raise ValueError(
+                f"y has values of size {np.abs(columns).max():.2g}, whose variance overflows or underflows float64. "
+                "Rescale y so that its standard deviation is closer to 1."
+            )
+        return cls(scale, y.ndim)
+
+    @property
+    def num_targets(self) -> int:
+        """Number of targets of a row."""
+        return len(self.scale.mean)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of targets that the network predicts."""
+        return self.num_targets
+
+    def encode(self, y: Float[np.ndarray, "N *O"]) -> Float[Tensor, "N O"]:
+        """The targets of the network."""
+        columns = y.reshape(len(y), -1)
+        if columns.shape[1] != self.num_targets:
+            raise ValueError(
+                f"y has {columns.shape[1]} columns, but the fit that warm_start continues had {self.num_targets}"
+            )
+        return self.scale.apply(columns, torch.float64)
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """Targets (..., N, O) in the shape of the user's targets."""
+        return values[..., 0] if self.ndim == 1 else values
+
+    def decode_means(self, means: np.ndarray) -> np.ndarray:
+        """Means of the targets in the shape of the user's targets."""
+        return self.decode(means)
+
+    def predict(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood, seed: int) -> Predictive:
+        """Predictions on the scale of the targets."""
+        predictive = Predictive(outputs, likelihood, seed=seed)
+        return predictive.unstandardise(*self.scale) if likelihood.support == "real" else predictive
+
+    def to_state(self) -> tuple[dict[str, Any], Tensors]:
+        """The encoding as JSON and tensors."""
+        return {"ndim": self.ndim}, {"targets.mean": self.scale.mean, "targets.std": self.scale.std}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], tensors: Tensors) -> NumericTargets:
+        """The inverse of `to_state`. Removes the tensors it uses."""
+        (ndim,) = take(state, "targets", ndim=int)
+        found = cls(take_standardiser(tensors, "targets"), ndim)
+        if ndim not in (1, 2) or (ndim == 1 and found.num_targets > 1):
+            raise ValueError(f"{found.num_targets} targets cannot have {ndim} dimensions")
+        return found
 
 
-def _each(first: float, targets: int) -> float | list[float]:
-    """A first value for each target where there are several, so that each learns its own."""
-    return [first] * targets if targets > 1 else first
+@dataclass(frozen=True, eq=False)
+class LabelTargets:
+    """Class labels of any type.
+
+    Arguments:
+        classes: The labels in ascending order.
+    """
+
+    classes: Shaped[np.ndarray, " C"]
+
+    @classmethod
+    def fit(cls, y: Shaped[np.ndarray, " N"], weights: Float[np.ndarray, " N"], is_real: bool) -> LabelTargets:
+        """Learn the classes."""
+        return cls(np.unique(y))
+
+    @property
+    def num_targets(self) -> int:
+        """Number of targets of a row."""
+        return 1
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def encode(self, y: Shaped[np.ndarray, " N"]) -> Int64[Tensor, " N"]:
+        """The positions of the labels among the classes."""
+        unknown = np.setdiff1d(y, self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"y has the label {unknown.tolist()[0]!r}, but the fit that warm_start continues had the classes "
+                f"{self.classes.tolist()}"
+            )
+        return as_tensor(np.searchsorted(self.classes, y).astype(np.int64))
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """Labels from positions."""
+        return self.classes[values]
+
+    def decode_means(self, means: np.ndarray) -> np.ndarray:
+        """Class probabilities, unchanged."""
+        return means
+
+    def predict(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood, seed: int) -> Predictive:
+        """Predictions of classes."""
+        return Predictive(outputs, likelihood, seed=seed)
+
+    def to_state(self) -> tuple[dict[str, Any], Tensors]:
+        """The encoding as JSON and tensors."""
+        values = self.classes.tolist()
+        if not all(isinstance(value, bool | int | float | str) for value in values):
+            raise TypeError(f"labels of type {type(values[0]).__name__} cannot be saved. Use numbers or text.")
+        dtype = "object" if self.classes.dtype == object else self.classes.dtype.str
+        return {"classes": {"dtype": dtype, "values": values}}, {}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], tensors: Tensors) -> LabelTargets:
+        """The inverse of `to_state`. Text has the width of the longest label, whatever the file declares."""
+        dtype, values = take(take(state, "targets", classes=dict)[0], "classes", dtype=str, values=list)
+        try:
+            if not re.fullmatch(r"object|[<>|=]?(U\d+|[biuf]\d{1,2})", dtype):
+                raise ValueError("unknown dtype")
+            if not values or not all(isinstance(value, bool | int | float | str) for value in values):
+                raise ValueError("numbers or text are needed")
+            classes = np.array(values, dtype=str if "U" in dtype else dtype)
+            if classes.tolist() != values or not np.array_equal(np.unique(classes), classes):
+                raise ValueError("labels must have this dtype, be different and in order")
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"labels of the dtype {shorten(dtype)} cannot be {shorten(values)}: {error}") from error
+        return cls(classes)
 
 
-def _with_noise(y: Tensor) -> Tensor:
-    """Beside the targets the logarithms of noise variances, which begin at 0."""
-    return torch.cat([y, torch.zeros_like(y)], 1)
+def take_standardiser(tensors: Tensors, name: str, columns: int | None = None) -> Standardiser:
+    """Take a standardiser out of the tensors.
 
-
-def _counts(y: Tensor) -> Tensor:
-    return torch.log(y + 0.5)
-
-
-REGRESSION: dict[str, Choice] = {
-    "gaussian": Choice(lambda targets: Gaussian(_each(FIRST_VARIANCE, targets)), 1, lambda y: y),
-    "heteroscedastic": Choice(
-        lambda targets: HeteroscedasticGaussian(_each(FIRST_VARIANCE, targets)),
-        2,
-        _with_noise,
-    ),
-    "heteroscedastic-student-t": Choice(
-        lambda targets: HeteroscedasticStudentT(_each(FIRST_VARIANCE, targets), _each(FIRST_FREEDOM, targets)),
-        2,
-        _with_noise,
-    ),
-    "student-t": Choice(lambda targets: StudentT(_each(math.sqrt(FIRST_VARIANCE), targets)), 1, lambda y: y),
-    "poisson": Choice(lambda targets: Poisson(), 1, _counts),
-    "negative-binomial": Choice(lambda targets: NegativeBinomial(_each(1.0, targets)), 1, _counts),
-}
-CLASSIFICATION: dict[str, Choice] = {"categorical": Choice(lambda targets: Categorical(), 1, lambda y: y)}
-
-
-def choose(name: object, known: dict[str, Choice]) -> Choice:
-    """Find a likelihood by name; "auto" is the first."""
-    if isinstance(name, str) and name == "auto":
-        return next(iter(known.values()))
-    if isinstance(name, str) and name in known:
-        return known[name]
-    names = ", ".join(f'"{each}"' for each in ("auto", *known))
-    raise ValueError(f"unknown likelihood {name!r}{did_you_mean(name, known)}; known are the names {names}")
+    Arguments:
+        tensors: Tensors by name; those that are used are removed.
+        name: "inputs" or "targets".
+        columns: Expected number of columns. Default: any.
+    """
+    mean, std = (tensors.pop(f"{name}.{moment}", torch.empty(0)) for moment in ("mean", "std"))
+    shape = (mean.numel() if columns is None else columns,)
+    if not all(m.shape == shape and m.numel() and m.dtype == torch.float64 and m.isfinite().all() for m in (mean, std)):
+        raise ValueError(f"mean and std of the {name} must be {shape[0]} finite numbers in float64")
+    if not (std > 0).all():
+        raise ValueError(f"std of the {name} must be positive")
+    return Standardiser(mean, std)

@@ -1,8 +1,8 @@
 """Depth in deep linear networks: the paper's Fig. 2.
 
-Data from a linear model, fitted with deep linear networks of growing depth and width. Posteriors that factorise over layers
-lose with depth and width; those with global inducing points in the last layer hardly do. The evidence under the model that
-made the data is an upper bound on all of them, in expectation.
+The data are from a linear model, and are fitted by deep linear networks of growing depth and width. The ELBO of posteriors
+that factorise over layers falls with depth and width; with global inducing points in the last layer it hardly does. The log
+evidence under the true model is an upper bound on all ELBOs, in expectation.
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from inducing.experiments.experiment import Experiment, Metrics, write_figure
-from inducing.inference.objective import evaluate
-from inducing.inference.training import fit
+import inducing
+from inducing.experiments.engine import figures, store, training
+from inducing.experiments.engine.comparison import ELBO, Comparison
+from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.linalg.noise import seeded
-from inducing.nn.likelihoods import Gaussian
-from inducing.nn.models import mlp
-from inducing.prediction.metrics import log_likelihood, rmse
-from inducing.prediction.predictive import predict
+from inducing.pages import Table
 
 FEATURES, NOISE_VARIANCE = 5, 0.1
 POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->global")
-COLOURS = dict(zip(POSTERIORS, ("#c45a11", "#b8a000", "#3465a4", "#4e9a06", "#75507b"), strict=True))
+GRID = {"width": (5, 50, 250), "depth": (1, 2, 4, 8, 16), "posterior": POSTERIORS}
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,8 @@ def linear_data(num_train: int, num_test: int, seed: int) -> LinearData:
 
 
 def log_evidence(x: Float[Tensor, "N F"], y: Float[Tensor, "N 1"]) -> float:
-    """log P(y | x) under the model that made the data, y ~ N(0, XX'/5 + 0.1 I)."""
-    # |I n + X P^-1 X'/n| and the Woodbury identity, with the 5 x 5 matrix A = 5 I + X'X / 0.1
+    """log P(y | x) under the true model, y ~ N(0, XX'/5 + 0.1 I)."""
+    # the matrix determinant lemma and the Woodbury identity, with the 5 x 5 matrix A = 5 I + X'X / 0.1
     x, y = x.double(), y.double()[:, 0]
     precision = FEATURES * torch.eye(FEATURES, dtype=torch.float64) + x.mT @ x / NOISE_VARIANCE
     projected = x.mT @ y / NOISE_VARIANCE
@@ -84,10 +79,10 @@ def log_evidence(x: Float[Tensor, "N F"], y: Float[Tensor, "N 1"]) -> float:
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
-    """Fit one network. The split is the seed of everything."""
+    """Fit one network."""
     data = linear_data(config.num_train, config.num_test, config.split)
-    likelihood = Gaussian(NOISE_VARIANCE, learn_variance=False)
-    network = mlp(
+    likelihood = inducing.Gaussian(NOISE_VARIANCE, learn_variance=False)
+    network = inducing.models.mlp(
         FEATURES,
         1,
         [config.width] * config.depth,
@@ -95,84 +90,70 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         posterior=config.posterior,
         activation=nn.Identity,
         bias=False,
-        inducing_points=data.x_train[: config.num_inducing],
-        inducing_targets=data.y_train[: config.num_inducing],
-        generator=torch.Generator().manual_seed(config.split),
+        **training.initial_values(config, data.x_train, data.y_train),
     )
-    fit(
-        network,
-        likelihood,
-        (data.x_train, data.y_train),
-        config.recipe,
-        num_steps=config.num_steps,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        schedule=config.schedule,
-        seed=config.split,
-        checkpoint=checkpoint,
-        progress=progress,
-        description=f"{config.posterior} {config.depth} x {config.width}",
-    )
-    terms = evaluate(network, likelihood, (data.x_train, data.y_train), config.test_samples, config.split)
-    predictive = predict(network, likelihood, data.x_test, config.test_samples)
+    trained = training.train_and_score(network, likelihood, (data.x_train, data.y_train), config, checkpoint, progress)
     return {
-        "elbo_per_datapoint": float(terms.elbo_per_datapoint),
-        "test_log_likelihood": log_likelihood(predictive, data.y_test),
-        "rmse": rmse(predictive, data.y_test),
+        "elbo_per_datapoint": float(trained.terms.elbo_per_datapoint),
+        **training.held_out_scores(
+            inducing.predict(network, likelihood, data.x_test, config.test_samples), data.y_test
+        ),
         "evidence_per_datapoint": log_evidence(data.x_train, data.y_train) / config.num_train,
     }
 
 
-def report(results: list[dict[str, Any]], path: Path, console: Console) -> None:
-    """Print the ELBOs and write the figure: a panel for each width, ELBO against depth."""
-    value = {
-        (r["config"]["width"], r["config"]["depth"], r["config"]["posterior"]): r["metrics"]["elbo_per_datapoint"]
-        for r in results
-    }
-    widths, depths = (sorted({key[axis] for key in value}) for axis in (0, 1))
-    posteriors = [posterior for posterior in POSTERIORS if any(key[2] == posterior for key in value)]
+def tables(results: list[store.Result]) -> list[Table]:
+    """The ELBO for each width and depth, with a column for each posterior."""
+    elbo, _ = Comparison(GRID, [ELBO]).estimates(results, ELBO)
+    posteriors = list(dict.fromkeys(key[2] for key in elbo))
+    rows = [
+        [
+            str(width),
+            str(depth),
+            *(elbo[key].text(3) if (key := (width, depth, each)) in elbo else "" for each in posteriors),
+        ]
+        for width, depth in dict.fromkeys(key[:2] for key in elbo)
+    ]
     evidence = results[0]["metrics"]["evidence_per_datapoint"]
-    rows = Table(
-        title=f"Deep linear networks, ELBO per data point; the evidence of the true model is {evidence:.3f}",
-        title_justify="left",
-    )
-    for heading in ("width", "hidden layers", *posteriors):
-        rows.add_column(heading, justify="right")
-    for width in widths:
-        for depth in depths:
-            cells = [value.get((width, depth, posterior)) for posterior in posteriors]
-            rows.add_row(str(width), str(depth), *("" if cell is None else f"{cell:.3f}" for cell in cells))
-        rows.add_section()
-    console.print(rows)
-    fig = Figure(figsize=(3.4 * len(widths), 3.2), layout="constrained")
-    for axes, width in zip(fig.subplots(1, len(widths), sharey=True, squeeze=False)[0], widths, strict=True):
+    title = f"ELBO per data point; the evidence of the true model is {evidence:.3f}"
+    return [Table(["width", "hidden layers", *map(figures.with_arrows, posteriors)], rows, title, text_columns=2)]
+
+
+def draw_depths(results: list[store.Result]) -> figures.Figure:
+    """A panel for each width: the ELBO against the depth."""
+    estimates, _ = Comparison(GRID, [ELBO]).estimates(results, ELBO)
+    elbo = {key: estimate.mean for key, estimate in estimates.items()}
+    widths, depths, posteriors = (list(dict.fromkeys(key[axis] for key in elbo)) for axis in range(3))
+    evidence = results[0]["metrics"]["evidence_per_datapoint"]
+    figure, (row,) = figures.panels(1, len(widths), (3.4, 3.2), sharey=True)
+    for axes, width in zip(row, widths, strict=True):
         axes.axhline(evidence, color="#888888", linestyle=":", label="evidence, true model")
         for posterior in posteriors:
-            points = [(depth, value[width, depth, posterior]) for depth in depths if (width, depth, posterior) in value]
-            label = posterior.replace("->", " → ")
-            axes.plot(*zip(*points, strict=True), marker="o", markersize=3.5, color=COLOURS[posterior], label=label)
+            points = {depth: value for (w, depth, each), value in elbo.items() if (w, each) == (width, posterior)}
+            style = {"color": figures.COLOURS[posterior], "label": figures.with_arrows(posterior)}
+            axes.plot(list(points), list(points.values()), marker="o", markersize=3.5, **style)
         axes.set_xscale("log", base=2)
         axes.set_xticks(depths, [str(depth) for depth in depths])
         axes.set_title(f"width {width}", fontsize=10)
         axes.set_xlabel("hidden layers")
-        axes.spines[["top", "right"]].set_visible(False)
-    fig.axes[0].set_ylabel("ELBO per data point")
-    # far below, posteriors that failed would squeeze all others into a line
-    if max(value.values()) > -1.0:
-        fig.axes[0].set_ylim(bottom=max(-2.0, min(value.values()) - 0.05), top=evidence + 0.08)
-    fig.axes[-1].legend(frameon=False, fontsize=8)
-    write_figure(fig, path, console)
+    row[0].set_ylabel("ELBO per data point")
+    # posteriors that failed are far below, and would make all others one line
+    if max(elbo.values()) > -1.0:
+        row[0].set_ylim(bottom=max(-2.0, min(elbo.values()) - 0.05), top=evidence + 0.08)
+    row[-1].legend(frameon=False, fontsize=8)
+    return figure
 
 
 LINEAR = Experiment(
     "linear",
     "the paper's Fig. 2: the ELBO of deep linear networks against their depth",
-    Config,
-    {"width": (5, 50, 250), "depth": (1, 2, 4, 8, 16), "posterior": POSTERIORS},
+    Config(),
+    GRID,
     run,
-    report,
+    draw_depths,
     {
         "smoke": {"num_steps": 3, "width": (5,), "depth": (1, 2)},
         "cpu": {"num_steps": 3000, "batch_size": 100, "schedule": "cosine"},
     },
+    tables=tables,
 )

@@ -1,182 +1,91 @@
-"""Tables and figures of UCI regression, the same for Bayesian neural networks and deep Gaussian processes."""
+"""UCI regression: what Bayesian neural networks and deep Gaussian processes have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
+from torch import Tensor
 
+import inducing
 from inducing.data import uci
-from inducing.experiments.comparison import (
-    ELBO,
-    RMSE,
-    TEST,
-    TOLERANCE,
-    Cell,
-    Comparison,
-    Key,
-    Measure,
-    markdown_table,
-)
-from inducing.experiments.experiment import Metrics, write_figure
+from inducing.experiments.engine import figures, store, training
+from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison, Estimate, Key, Measure
+from inducing.experiments.engine.experiment import Metrics
 from inducing.experiments.paper import published
-from inducing.files import write_atomically
-from inducing.inference.history import History
-from inducing.inference.objective import evaluate
-from inducing.nn.likelihoods import Gaussian
-from inducing.nn.network import Network
-from inducing.prediction.metrics import log_likelihood, rmse
-from inducing.prediction.predictive import predict
 
-COLOURS = {
-    "factorised": "#888888",
-    "dsvi": "#c45a11",
-    "local": "#b8a000",
-    "factorised->global": "#c45a11",
-    "global": "#3465a4",
-    "coupled": "#75507b",
-}
+DATASETS, SPLITS = tuple(uci.FOLDERS), tuple(range(20))
+Build = Callable[[Any, Tensor, Tensor], inducing.Network]
 
 
-def figures_of(
-    network: Network, likelihood: Gaussian, data: uci.Split, history: History, num_samples: int, seed: int
-) -> Metrics:
-    """What is kept of a run: the ELBO on the standardised training rows, test figures on the original scale."""
-    terms = evaluate(network, likelihood, (data.x_train, data.y_train), num_samples, seed)
-    predictive = predict(network, likelihood, data.x_test, num_samples, seed=seed)
-    predictive = predictive.unstandardise(data.target_mean, data.target_std)
+def has_split(config: Any) -> bool:
+    """Whether a dataset has so many splits: 20, or 5 for protein."""
+    return config.dataset != "protein" or config.split < 5
+
+
+def run_split(build: Build, config: Any, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+    """Fit a network to one split. ELBOs are for standardised targets, test scores for the original scale."""
+    data = uci.load(config.dataset, config.split)
+    likelihood, rows = inducing.Gaussian(), (data.x_train, data.y_train)
+    network = build(config, *rows)
+    trained = training.train_and_score(network, likelihood, rows, config, checkpoint, progress, early_samples=None)
+    predictive = inducing.predict(network, likelihood, data.x_test, config.test_samples, seed=config.split)
     return {
-        "elbo_per_datapoint": float(terms.elbo_per_datapoint),
-        "test_log_likelihood": log_likelihood(predictive, data.y_test),
-        "rmse": rmse(predictive, data.y_test),
-        "kl": [float(layer) / terms.num_data for layer in terms.kl.mean(1)],
+        "elbo_per_datapoint": float(trained.terms.elbo_per_datapoint),
+        **training.held_out_scores(predictive.unstandardise(data.target_mean, data.target_std), data.y_test),
+        "kl": [float(layer) / trained.terms.num_data for layer in trained.terms.kl.mean(1)],
         "noise_variance": likelihood.noise_variance.item(),
-        "max_jitter": max(record.jitter for record in history.records),
+        "max_jitter": max(record.jitter for record in trained.history.records),
     }
 
 
-@dataclass(frozen=True)
-class UCITable:
-    """A table over sets, one more key ("depth" or "prior"), and posteriors.
+def compare(table: str, axis: str, names: dict[Any, str], posteriors: Sequence[str], note: str = "") -> Comparison:
+    """The comparison with a table of the paper.
 
     Arguments:
-        name: The experiment.
-        title: The title of the page.
-        key: The key between the set and the posterior.
-        values: Its values in order.
-        posteriors: The posteriors in order.
-        place: Where in the published numbers the posteriors of a set and a value of the key are.
+        table: Its name in the published numbers.
+        axis: The field of the configuration between the dataset and the posterior.
+        names: The values of that field, with their names in the published numbers.
+        posteriors: The posteriors.
         note: What to say below the table.
     """
-
-    name: str
-    title: str
-    key: str
-    values: Sequence[Any]
-    posteriors: Sequence[str]
-    place: Callable[[str, Any], tuple[str, ...]]
-    note: str
-
-    @property
-    def comparison(self) -> Comparison:
-        """The table beside the paper's."""
-        axes = {"dataset": tuple(uci.FOLDERS), self.key: self.values, "posterior": self.posteriors}
-        return Comparison(axes, (ELBO, TEST, RMSE), self.theirs, self.note)
-
-    def theirs(self, key: Key, measure: Measure) -> Cell | None:
-        """The published figure, over 20 splits (5 for protein)."""
-        dataset, value, posterior = key
-        table: Any = published()
-        for part in (*self.place(dataset, value), posterior):
-            table = table.get(part, {})
-        # of deep GPs on wine the paper prints an RMSE of 0.06, which cannot be; nothing to compare with
-        if not table or (table["rmse"][0] < 0.1 and dataset == "wine" and measure == RMSE):
-            return None
-        mean, error = table[measure.path[0]]
-        return Cell(mean, error, 5 if dataset == "protein" else 20)
-
-    def markdown(self, results: list[dict[str, Any]]) -> str:
-        """The table as a page."""
-        steps = sorted({result["config"]["num_steps"] for result in results})
-        return "\n".join(
-            [
-                f"# {self.title}",
-                "",
-                f"Made by `inducing reproduce {self.name}`. Gradient steps for each fit: {', '.join(map(str, steps))}.",
-                "ELBO in nats per data point on the standardised data, test log-likelihood and RMSE on the original scale;",
-                "means over splits with standard errors. The paper's are over 20 splits. `within` is within two combined",
-                f"standard errors or {TOLERANCE} nats of the paper.",
-                "",
-                markdown_table(*self.comparison.rows(results)),
-                "",
-                self.note,
-                "",
-            ]
-        )
-
-    def figure(self, results: list[dict[str, Any]]) -> Figure:
-        """A panel for each set and measure: ours against the key, with the paper's as open circles."""
-        comparison = self.comparison
-        datasets = [name for name in uci.FOLDERS if any(result["config"]["dataset"] == name for result in results)]
-        # all panels have the same axis
-        values = [value for value in self.values if any(result["config"][self.key] == value for result in results)]
-        fig = Figure(figsize=(2.6 * len(datasets) + 1, 5.0), layout="constrained")
-        panels = fig.subplots(2, len(datasets), squeeze=False, sharex=True)
-        for measure, row in zip((ELBO, TEST), panels, strict=True):
-            table = comparison.cells(results, measure)
-            for dataset, axes in zip(datasets, row, strict=True):
-                self._panel(axes, {key: cell for key, cell in table.items() if key[0] == dataset}, measure, values)
-        for dataset, axes in zip(datasets, panels[0], strict=True):
-            axes.set_title(dataset)
-        for axes in panels[1]:
-            axes.set_xlabel({"depth": "layers"}.get(self.key, self.key))
-        panels[0][0].set_ylabel("ELBO per data point")
-        panels[1][0].set_ylabel("test log-likelihood")
-        # the panel with most posteriors explains them
-        fullest = max(panels[0], key=lambda axes: len(axes.get_legend_handles_labels()[1]))
-        fullest.legend(frameon=False, fontsize=8, title="open: the paper", title_fontsize=8)
-        return fig
-
-    def _panel(self, axes: Axes, table: dict[Key, Cell], measure: Measure, values: Sequence[Any]) -> None:
-        shown = [posterior for posterior in self.posteriors if any(key[2] == posterior for key in table)]
-        for index, posterior in enumerate(shown):
-            shift = 0.15 * (index - (len(shown) - 1) / 2)
-            ours = [
-                (values.index(key[1]) + shift, cell, self.theirs(key, measure))
-                for key, cell in table.items()
-                if key[2] == posterior
-            ]
-            paper = [(place + 0.05, cell) for place, _, cell in ours if cell is not None]
-            style = {"fmt": "o", "color": COLOURS[posterior]}
-            label = posterior.replace("->", " → ")
-            _draw(axes, [(place, cell) for place, cell, _ in ours], **style, label=label)
-            _draw(axes, paper, **style, markerfacecolor="white", alpha=0.6)
-        axes.set_xticks(range(len(values)), [str(value) for value in values])
-        axes.margins(x=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-
-    def report(self, results: list[dict[str, Any]], path: Path, console: Console) -> None:
-        """Print the table, write it as a page, write the figure."""
-        table = Table(title=self.title, title_justify="left", caption="In brackets: the paper.", caption_justify="left")
-        for heading in ("set", self.key, "posterior", "ELBO", "test log-likelihood"):
-            table.add_column(heading, no_wrap=True)
-        for dataset, value, posterior, _, elbo, elbo_paper, _, test, test_paper, *_ in self.comparison.rows(results)[1]:
-            brackets = [f" ({paper.split()[0]})" if paper else "" for paper in (elbo_paper, test_paper)]
-            table.add_row(dataset, value, posterior, elbo + brackets[0], test + brackets[1])
-        console.print(table)
-        page = path.with_suffix(".md")
-        write_atomically(page, self.markdown(results).encode())
-        console.print(f"wrote {page}", highlight=False)
-        write_figure(self.figure(results), path, console)
+    axes = {"dataset": DATASETS, axis: tuple(names), "posterior": posteriors}
+    return Comparison(axes, (ELBO, TEST, RMSE), partial(_paper_estimate, table, names), note, num_brief=2)
 
 
-def _draw(axes: Axes, points: list[tuple[float, Cell]], **style: Any) -> None:
-    axes.errorbar(
-        [place for place, _ in points], [cell.mean for _, cell in points], [cell.error for _, cell in points], **style
-    )
+def _paper_estimate(table: str, names: dict[Any, str], key: Key, measure: Measure) -> Estimate | None:
+    dataset, value, posterior = key
+    numbers = published()[table].get(dataset, {}).get(names[value], {}).get(posterior)
+    # the RMSE of deep GPs on wine is printed as 0.06, which is impossible
+    if numbers is None or (measure == RMSE and dataset == "wine" and numbers["rmse"][0] < 0.1):
+        return None
+    mean, error = numbers[measure.path[0]]
+    return Estimate(mean, error, 5 if dataset == "protein" else 20)
+
+
+def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:
+    """A panel for each dataset and measure: our scores, and the paper's as open circles."""
+    _, axis, _ = comparison.axes
+    used = {field: {result["config"][field] for result in results} for field in ("dataset", axis)}
+    datasets, values = ([each for each in comparison.axes[field] if each in used[field]] for field in used)
+    figure, rows = figures.panels(2, len(datasets), (3.0, 2.5), sharex=True)
+    for measure, row in zip((ELBO, TEST), rows, strict=True):
+        ours, paper = comparison.estimates(results, measure)
+        for dataset, axes in zip(datasets, row, strict=True):
+            own = [key for key in ours if key[0] == dataset]
+            posteriors = [each for each in comparison.axes["posterior"] if any(key[2] == each for key in own)]
+            shifts = {each: 0.15 * (i - (len(posteriors) - 1) / 2) for i, each in enumerate(posteriors)}
+            places = {key: values.index(key[1]) + shifts[key[2]] for key in own}
+            figures.draw_estimates(axes, ours, paper, places, shift=0.05)
+            axes.set_xticks(range(len(values)), [str(value) for value in values])
+            axes.margins(x=0.3)
+        row[0].set_ylabel(measure.heading)
+    for dataset, upper, lower in zip(datasets, *rows, strict=True):
+        upper.set_title(dataset)
+        lower.set_xlabel({"depth": "layers"}.get(axis, axis))
+    # the panel with most posteriors has the legend
+    fullest = max(rows[0], key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    fullest.legend(frameon=False, fontsize=8, title="open: the paper", title_fontsize=8)
+    return figure

@@ -1,14 +1,12 @@
-"""Endless minibatches from a pair of tensors, a Dataset or a DataLoader.
+"""An endless stream of mini-batches from tensors, a Dataset or a DataLoader.
 
-The order of an epoch is a function of the seed and the number of the epoch alone, so a run that was interrupted goes on
-with exactly the batches that it would have had.
+The order of an epoch depends only on the seed and the number of the epoch. So a continued run has exactly the batches of an
+uninterrupted run.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-import zlib
 from collections.abc import Callable, Iterator, Sized
 from typing import NamedTuple
 
@@ -20,7 +18,7 @@ from inducing.checks import check_rows, check_tensor, check_weights, check_whole
 from inducing.linalg.noise import seeded
 
 Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset | DataLoader
-# inputs, targets, and weights where there are any
+# inputs, targets, and optionally weights
 Batch = tuple[Tensor, ...]
 # (inputs, generator) -> inputs
 Augment = Callable[[Tensor, Generator], Tensor]
@@ -30,10 +28,10 @@ class Batches(NamedTuple):
     """A source of batches.
 
     Arguments:
-        since: Gives the endless stream of batches from a step on.
-        num_data: Number of data points behind them; with weights, their sum.
-        steps_per_epoch: Number of batches that make an epoch.
-        repeatable: Whether the order is decided by the seed; not so for a DataLoader that shuffles by itself.
+        since: Function from a step to the endless stream of batches from that step on.
+        num_data: Number of data points, or the sum of the weights.
+        steps_per_epoch: Number of batches in an epoch.
+        repeatable: Whether the seed determines the order. False for a DataLoader that shuffles without a generator.
     """
 
     since: Callable[[int], Iterator[Batch]]
@@ -42,16 +40,16 @@ class Batches(NamedTuple):
     repeatable: bool
 
 
-def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Tensor], None] = check_rows) -> Batches:
-    """Make a source of batches.
+def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Tensor], object] = check_rows) -> Batches:
+    """Create a source of batches.
 
     Arguments:
-        data: A pair (x, y) of tensors, or (x, y, weights), where a row of weight 2 counts as two; a Dataset of pairs; or a
-            DataLoader, which keeps its own batch size. Its generator, if it was given one, is set anew for each epoch;
-            without one it shuffles by the global state.
-        batch_size: Rows in a batch; with as many as there are data, or more, every batch is the whole set.
-        seed: Decides the order.
-        check: Called once on a pair of tensors, to refuse bad data before any work is done.
+        data: A pair (x, y) of tensors, or (x, y, weights), where a row with weight 2 counts as two rows; a Dataset of pairs;
+            or a DataLoader, which keeps its own batch size. If the DataLoader has a generator, it is seeded for each epoch.
+            Otherwise the DataLoader shuffles with torch's global random state.
+        batch_size: Number of rows in a batch. If it is at least the number of rows, every batch is the whole dataset.
+        seed: Seed of the order.
+        check: Function of (x, y) that raises an error for invalid data. It is called once, and only for tensors.
     """
     batch_size = check_whole("batch_size", batch_size)
     if isinstance(data, tuple | list) and len(data) in (2, 3):
@@ -69,7 +67,7 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
         loader = data
     elif isinstance(data, Dataset):
         if isinstance(data, Sized) and len(data) == 0:
-            raise ValueError("there are no data: the Dataset has zero rows")
+            raise ValueError("the Dataset has zero rows. Pass at least one row")
         loader = DataLoader(data, batch_size, shuffle=True, generator=torch.Generator())
     else:
         raise TypeError(
@@ -77,13 +75,13 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
             f"got {type(data).__name__}"
         )
     if not (isinstance(loader.dataset, Sized) and isinstance(loader.sampler, Sized)):
-        raise TypeError("the data must have a length, so that the KL can be weighed against all of them")
+        raise TypeError("the data have no length, but the weight of the KL depends on it. Pass a Dataset with a length")
     if len(loader) == 0:
-        raise ValueError("there are no data: the DataLoader has no batches; is drop_last set, and the batch too large?")
+        raise ValueError("the DataLoader has no batches. Use a smaller batch_size or drop_last=False")
     if isinstance(loader.sampler, DistributedSampler):
         raise ValueError(
-            "the DataLoader has a DistributedSampler; give every process all the data, without it: fit divides the batches "
-            "itself"
+            "the DataLoader has a DistributedSampler, but fit divides the batches itself. Leave it out and pass all data "
+            "to every process"
         )
     in_order = isinstance(loader.sampler, SequentialSampler) and type(loader.batch_sampler) is BatchSampler
     repeatable = in_order or _generator(loader) is not None
@@ -91,7 +89,7 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
 
 
 def augmented(source: Batches, augment: Augment, seed: int) -> Batches:
-    """The same batches with their inputs changed at random; what happens in a step depends on its number and the seed."""
+    """Return batches with augmented inputs. The augmentation of a step depends only on the step and the seed."""
 
     def since(step: int) -> Iterator[Batch]:
         for number, (x, *rest) in enumerate(source.since(step), step):
@@ -100,25 +98,8 @@ def augmented(source: Batches, augment: Augment, seed: int) -> Batches:
     return source._replace(since=since)
 
 
-def augment_identity(augment: Augment | None) -> str | None:
-    """What tells one augmentation from another: its name and, of a `functools.partial`, what it fixes."""
-    if augment is None:
-        return None
-    if not isinstance(augment, functools.partial):
-        return str(getattr(augment, "__qualname__", type(augment).__qualname__))
-    fixed = [_told_apart(value) for value in augment.args]
-    fixed += [f"{name}={_told_apart(value)}" for name, value in sorted(augment.keywords.items())]
-    return f"{augment_identity(augment.func)}({', '.join(fixed)})"
-
-
-def _told_apart(value: object) -> str:
-    if not isinstance(value, Tensor):
-        return repr(value)
-    return f"tensor {tuple(value.shape)} {zlib.crc32(value.detach().cpu().contiguous().numpy().tobytes()):08x}"
-
-
 def relative_weights(weights: object, x: Tensor) -> tuple[Tensor, float]:
-    """Return the weights of all rows divided by their mean, in the dtype of the inputs, and their sum."""
+    """Return the weights divided by their mean, in the dtype of the inputs, and their original sum."""
     given = check_weights(weights, len(x)).detach().double()
     total = float(given.sum())
     return (given * (len(x) / total)).to(x.dtype), total
@@ -150,12 +131,11 @@ def _of_loader(loader: DataLoader, seed: int, step: int) -> Iterator[Batch]:
             yield batch[0], batch[1]
         if number == 0:
             raise ValueError(
-                f"the DataLoader gave no batches in epoch {epoch + 1}. Its sampler must start anew in every epoch, and not "
-                "be an iterator that is used up"
+                f"the DataLoader returned no batches in epoch {epoch + 1}. Its sampler must start again in every epoch"
             )
 
 
 def _generator(loader: DataLoader) -> Generator | None:
-    """What decides the order of a loader, if it was given one."""
+    """Return the generator of a loader, or None."""
     generator = getattr(loader.sampler, "generator", None)
     return generator if isinstance(generator, Generator) else None

@@ -1,4 +1,4 @@
-"""Callbacks for `fit`: a log of JSON lines, and TensorBoard."""
+"""Callbacks for `fit`: a JSON log and TensorBoard."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from inducing.extras import require
 from inducing.files import write_atomically
 from inducing.inference.history import Record
 
 
 class JSONLog:
-    """Write one JSON object a line: step, ELBO terms, gradient norm, jitter used, time.
+    """Log file with one JSON object per line: the fields of `Record`.
 
-    Lines of steps that are taken again are replaced: a run that continues goes on where it was, a new one begins anew.
-    ELBO, log-likelihood and KL are nats per data point; see `Record`.
+    Lines of repeated steps are replaced. So a continued run continues its log, and a new run replaces the log of an old run.
 
     Arguments:
-        path: The file; its folder is made if it is not there.
-        every: Write each so many steps.
+        path: The file. Its folder is created if it does not exist.
+        every: Interval between logged steps.
     """
 
     def __init__(self, path: str | Path, every: int = 1) -> None:
         self.path, self.every = Path(path), every
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # a file that is there may end in half a line: look through it at the first step
+        # an existing file may end in an incomplete line, which is removed at the first step
         self._last = 0 if not self.path.exists() else sys.maxsize
 
     def __call__(self, record: Record) -> None:
@@ -41,20 +41,19 @@ class JSONLog:
 
 
 class TensorBoard:
-    """Write ELBO, log-likelihood, KL per layer, gradient norm, jitter and learning rate for TensorBoard.
+    """Log of ELBO, log-likelihood, KL per layer, gradient norm, jitter, learning rate and temperature for TensorBoard.
 
-    Needs the extra: ``pip install 'inducing[tensorboard]'``.
+    It needs an extra: ``pip install "inducing[tensorboard]"``.
 
     Arguments:
-        folder: Where TensorBoard looks.
-        every: Write each so many steps.
+        folder: Log folder of TensorBoard.
+        every: Interval between logged steps.
     """
 
     def __init__(self, folder: str | Path, every: int = 10) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError("TensorBoard is an extra: pip install 'inducing[tensorboard]'") from error
+        require("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
         self.writer: Any = SummaryWriter(str(folder))
         self.every = every
 
@@ -70,7 +69,7 @@ class TensorBoard:
 
 
 def _step(line: str) -> int:
-    """The step of a line; 0 for one that was cut off."""
+    """Return the step of a log line, or 0 for an incomplete line."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

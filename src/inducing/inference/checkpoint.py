@@ -1,134 +1,135 @@
-"""Checkpoints: a training run on disk, from which the same command continues bit by bit.
+"""Checkpoints: a training run on disk, from which the same call continues with identical numbers.
 
-A checkpoint is one safetensors file, written atomically: the parameters, Adam's moments, the history, and a JSON header with
-the step, what run it belongs to, and a checksum. The batches and the noise of a step are functions of the seed and the step,
-so no random state needs to be kept. The newest two are kept.
+A checkpoint is one safetensors file, ``step-000001234.safetensors``, written atomically. It holds the parameters, Adam's
+moments, the history, and a JSON header with the step, the identity of the run and a checksum. Batches and noise of a step
+are functions of the seed and the step, so no random state is stored. The newest two checkpoints are kept.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-from filelock import FileLock, Timeout
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from inducing.files import write_atomically
-from inducing.inference.state import TrainingState
+from inducing.errors import CheckpointError, CheckpointWarning
+from inducing.files import digest, write_atomically
+from inducing.inference.identity import differences
+from inducing.inference.recipes import Recipe
+from inducing.inference.state import StopReason, TrainingState
 
-# raised when an older version could not read what is written
+# version of the file format, increased when older versions cannot read new files
 FORMAT = 2
-KEPT = 2
-logger = logging.getLogger("inducing")
-
-
-class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written or read."""
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint folder cannot be used for this run."""
+# key of the header in the metadata of safetensors
+ENTRY = "inducing"
+NUM_KEPT = 2
+EXPLANATIONS = {
+    StopReason.NUM_STEPS: "all steps are done",
+    StopReason.CALLBACK: "a callback stopped it",
+    StopReason.PATIENCE: "the objective did not increase for patience steps",
+}
 
 
 class Checkpoints:
     """The checkpoints of one run in one folder, used by one process at a time.
 
     Arguments:
-        folder: Where they are; it is made if it is not there.
-        run: What identifies the run (recipe without num_steps, seed, data, parameters). A folder that holds another run is
-            refused.
+        folder: The folder. It is created if it does not exist.
+        run: The identity of the run: recipe without num_steps, seed, data, parameters. A folder with checkpoints of another
+            run is an error.
     """
 
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
         self.folder, self.run = folder, run
         self._usable, self._failing = True, False
-        self._lock = FileLock(folder / ".lock", timeout=0)
 
-    def __enter__(self) -> Checkpoints:
+    @contextmanager
+    def locked(self) -> Iterator[Checkpoints]:
+        """Create the folder, and lock it for other processes inside a ``with`` block."""
+        # imported here, since few runs need it
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder / ".lock", timeout=0)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
+            lock.acquire()
+            for unfinished in self.folder.glob(".step-*"):
+                unfinished.unlink(missing_ok=True)
         except Timeout:
             raise CheckpointError(
-                f"another process is training in {self.folder}; use another folder, or wait"
+                f"another process is training in {self.folder}. Use another folder, or wait"
             ) from None
         except OSError as error:
-            # training goes on without: nothing in memory is lost
+            # training continues, since the state in memory is not lost
             self._usable = False
-            self._warn("cannot use", self.folder, error, "training goes on, without checkpoints")
-            return self
-        for litter in self.folder.glob(".step-*"):
-            litter.unlink(missing_ok=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+            self._warn("cannot use", self.folder, error, "training continues without checkpoints")
+        try:
+            yield self
+        finally:
+            lock.release()
 
     def files(self) -> list[Path]:
-        """The checkpoints, the newest first."""
+        """Return the paths of the checkpoints, newest first."""
         return sorted(self.folder.glob("step-*.safetensors"), reverse=True)
 
     def save(self, state: TrainingState) -> bool:
-        """Write the state; if the disk does not take it, say so once, keep what is there and go on."""
+        """Write the state and return whether this succeeded. The first failure gives a warning."""
         if not self._usable:
             return False
         tensors, numbers = state.snapshot()
         header = {"format": FORMAT, **numbers, "run": self.run}
-        header["sha256"] = _digest(tensors, header)
+        header["sha256"] = digest(header, tensors, with_shapes=False)
         path = self.folder / f"step-{state.step:09d}.safetensors"
         try:
-            write_atomically(path, save(tensors, {"inducing": json.dumps(header)}))
-            for old in self.files()[KEPT:]:
+            write_atomically(path, save(tensors, {ENTRY: json.dumps(header)}))
+            for old in self.files()[NUM_KEPT:]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             if not self._failing:
-                self._warn("cannot write", path, error, "training goes on, earlier checkpoints are kept")
+                self._warn("cannot write", path, error, "training continues, and earlier checkpoints are kept")
             self._failing = True
             return False
         self._failing = False
         return True
 
     def restore(self, state: TrainingState) -> bool:
-        """Put the newest sound checkpoint of this run in place; return whether there was one.
+        """Load the newest intact checkpoint into the state, and return whether there was one.
 
-        A file that is damaged is put aside with a `CheckpointWarning`, and the one before it is used. A file that is whole,
-        but was not written by this version for this run, raises a `CheckpointError`.
+        A damaged file is renamed to ``corrupt-...`` with a `CheckpointWarning`, and the previous checkpoint is used. A file
+        that cannot be read, or belongs to another run or format, raises a `CheckpointError`.
         """
         for path in self.files():
             try:
                 tensors, header = _read(path)
-            except (SafetensorError, OSError, ValueError, RecursionError) as error:
-                rest = [other for other in self.files() if other < path]
-                self._warn("cannot read", path, error, "the one before it is used" if rest else "training begins anew")
-                # out of the way, so that it does not count as one of the newest
+            except ValueError as damage:
+                older = any(other < path for other in self.files())
+                self._warn(
+                    "cannot read", path, damage, "the previous checkpoint is used" if older else "training starts again"
+                )
+                # renamed, so that it is not counted as one of the newest
                 with suppress(OSError):
                     path.rename(path.with_name(f"corrupt-{path.name}"))
                 continue
-            run = header.get("run")
+            run = header.pop("run", None)
             if isinstance(run, dict) and run != self.run:
                 raise CheckpointError(
-                    f"{self.folder} holds another run, with other {', '.join(differences(run, self.run))}. "
-                    "Use another folder, or delete it to begin anew"
+                    f"{self.folder} has checkpoints of another run with other {', '.join(differences(run, self.run))}. "
+                    "Use another folder, or delete it to start again"
                 )
             try:
-                if not isinstance(run, dict) or header.keys() != {"format", "run", *state.snapshot()[1]}:
-                    raise ValueError(f"its header has the entries {str(sorted(header))[:200]}")
+                if not isinstance(run, dict):
+                    raise ValueError(f"the header has the entries {str(sorted(header))[:200]}")
                 state.restore(tensors, header)
             except ValueError as error:
                 raise CheckpointError(
-                    f"{path} is not a checkpoint of this run: {error}. Delete it to continue from the one before it"
+                    f"{path} is not a checkpoint of this run: {error}. Delete it to continue from the previous checkpoint"
                 ) from error
-            logger.info("continuing from %s", path)
             return True
         return False
 
@@ -136,61 +137,70 @@ class Checkpoints:
         warnings.warn(f"{what} {path}: {error}; {consequence}", CheckpointWarning, stacklevel=4)
 
 
-def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
-    """Name what differs between two runs, setting by setting of the recipe."""
-    for key in [*ours, *(theirs.keys() - ours.keys())]:
-        value, other = ours.get(key), theirs.get(key)
-        if isinstance(value, dict) and isinstance(other, dict):
-            yield from (f"{name} ({was} and not {is_now})" for name, was, is_now in _changed(other, value))
-        elif other != value:
-            short = isinstance(value, int | str) and key != "network"
-            yield f"{key} ({str(other)[:80]} and not {value})" if short else key
+def resume(state: TrainingState, recipe: Recipe, folder: Path) -> str:
+    """Set the number of steps of a restored run to that of its recipe, and return a message for the user.
 
-
-def _changed(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for name in [*ours, *(theirs.keys() - ours.keys())]:
-        if theirs.get(name) != ours.get(name):
-            yield name, str(theirs.get(name))[:80], str(ours.get(name))
-
-
-def checksums(tensors: Iterable[Tensor]) -> list[int]:
-    """Checksums of tensors; data that are not tensors are known by their number of rows alone."""
-    return [zlib.crc32(_bytes(tensor)) for tensor in tensors]
+    A finished run stays finished unless num_steps was raised.
+    """
+    before, state.num_steps = state.num_steps, recipe.num_steps
+    if recipe.num_steps < state.step:
+        raise CheckpointError(
+            f"num_steps is {recipe.num_steps}, but the run in {folder} has already taken {state.step} steps. Use at least "
+            f"num_steps={state.step}, or another folder"
+        )
+    if recipe.num_steps > before:
+        state.stopped = None
+    elif recipe.num_steps == state.step:
+        state.stopped = state.stopped or StopReason.NUM_STEPS
+    if state.stopped is not None:
+        return (
+            f"the run in {folder} is finished after step {state.step}: {EXPLANATIONS[state.stopped]}. To continue training, "
+            f"raise num_steps above {recipe.num_steps}"
+        )
+    message = f"continuing after step {state.step} from {folder}"
+    if recipe.num_steps == before:
+        return message
+    message += f", with num_steps={recipe.num_steps} instead of {before}"
+    if recipe.depends_on_num_steps:
+        message += "; from here on the schedule and early_samples follow the new num_steps"
+    return message
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the header of a file; a ValueError says how it is damaged."""
+    """Read the tensors and the header of a checkpoint.
+
+    Raises:
+        ValueError: The content is damaged.
+        CheckpointError: The file cannot be read, or has another format.
+    """
     if not path.is_file():
         raise ValueError("it is not a regular file")
-    with safe_open(path, framework="pt") as file:
-        content = (file.metadata() or {}).get("inducing")
-        if content is None:
-            raise ValueError("inducing.fit did not write it")
-        header = json.loads(content)
-        # copies in memory: a mapped file could change below the run
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        # the content may be intact
+        raise CheckpointError(
+            f"{path} cannot be read: {error}. Try again, or delete it to continue from the previous checkpoint"
+        ) from error
+    try:
+        tensors = load(content)
+        # safetensors: eight bytes with the length of the JSON header, which contains the metadata
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][ENTRY])
+    except (SafetensorError, ValueError, TypeError, LookupError, RuntimeError) as error:
+        raise ValueError(f"it is damaged, or not written by inducing.fit ({error})") from error
     if not isinstance(header, dict) or type(header.get("format")) is not int:
         raise CheckpointError(
-            f"{path} has no header that inducing.fit writes. Delete it to continue from the one before it"
+            f"{path} has no header of inducing.fit. Delete it to continue from the previous checkpoint, or use another "
+            "folder"
         )
+    # before the checksum, which another format may compute differently
     if header["format"] != FORMAT:
         raise CheckpointError(
             f"{path} has format {header['format']}, but this version of inducing reads {FORMAT}. Use the version that wrote "
             "it, or another folder"
         )
-    if header.pop("sha256", None) != _digest(tensors, header):
+    if header.pop("sha256", None) != digest(header, tensors, with_shapes=False):
         raise ValueError("its checksum does not match")
+    del header["format"]
     return tensors, header
-
-
-def _digest(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(_bytes(tensors[name]))
-    return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    # NumPy does not have all dtypes, e.g. bfloat16
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data

@@ -1,4 +1,4 @@
-"""What happened in training, step by step."""
+"""The history of a training run: one record for each step."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Record(NamedTuple):
     """One step of training. ELBO, log-likelihood and KL are nats per data point.
 
     Arguments:
-        step: Steps done, counted from 1.
-        elbo: The untempered ELBO of this step's batch and samples.
-        log_likelihood: Its first part.
-        kl: Its second part, layer by layer.
-        prior_kl: The KL of the priors' own variables, layer by layer.
-        temperature: The weight that the KL had in the objective.
-        learning_rate: The learning rate of the step.
+        step: Number of the step, starting at 1.
+        elbo: Untempered ELBO, estimated from the batch and the posterior samples of the step.
+        log_likelihood: Expected log-likelihood, the first term of the ELBO.
+        kl: KL of each layer's weights, the second term.
+        prior_kl: KL of each layer's prior hyperparameters, 0 if the prior has none.
+        temperature: Weight of the KL in the objective.
+        learning_rate: Learning rate of the step.
         gradient_norm: Norm of the gradient of the objective per data point, over all parameters.
-        jitter: The largest relative jitter that a factorisation needed, 0 where none did.
-        objective: What the step maximised: the ELBO with the KL at its weight.
-        seconds: Time spent in training so far, that of interrupted runs included.
+        jitter: Largest relative jitter of a factorisation, 0 if none was needed.
+        objective: The maximised quantity: the ELBO with the weighted KL.
+        seconds: Training time so far, including that of interrupted runs.
     """
 
     step: int
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 @dataclass(repr=False)
 class History:
-    """A `Record` for each step."""
+    """The records of all steps."""
 
     records: list[Record] = field(default_factory=list)
 
@@ -60,14 +60,14 @@ class History:
 
     @property
     def elbo(self) -> list[float]:
-        """The ELBO per data point at each step."""
+        """ELBO per data point at each step."""
         return [record.elbo for record in self.records]
 
     def has_plateaued(self, patience: int) -> bool:
-        """Whether the mean objective of the last ``patience`` steps is not clearly above that of as many steps before.
+        """Return whether the mean objective of the last ``patience`` steps is not above that of the steps before.
 
-        Clearly means by more than the standard error of the difference. It is asked once in ``patience`` steps. With a
-        tempered KL the ELBO itself may fall all the while.
+        An increase counts if it is larger than the standard error of the difference. The comparison is made only every
+        ``patience`` steps. The objective is used, since with a tempered KL the ELBO may decrease during training.
         """
         if len(self.records) < 2 * patience or len(self.records) % patience:
             return False
@@ -77,15 +77,15 @@ class History:
         return bool(last.mean() - before.mean() <= error)
 
     def to_tensor(self) -> Float[Tensor, "N C"]:
-        """All numbers as a table, for a checkpoint."""
+        """Return all numbers as a table with one row for each step."""
         rows = [[*r[:3], *r.kl, *r.prior_kl, *r[5:]] for r in self.records]
         return torch.tensor(rows, dtype=torch.float64) if rows else torch.zeros(0, 9, dtype=torch.float64)
 
     @classmethod
     def from_tensor(cls, table: Float[Tensor, "N C"], num_layers: int) -> History:
-        """The inverse of `to_tensor` for a network of so many Bayesian layers; a table that does not fit is refused."""
+        """Inverse of `to_tensor`, for a network with ``num_layers`` Bayesian layers. Raise ValueError for a wrong table."""
         columns = 9 + 2 * num_layers
-        # a history without steps does not know the number of layers
+        # a table without steps has no columns for the layers
         if table.ndim != 2 or table.shape[1] != (columns if len(table) else 9) or table.dtype != torch.float64:
             raise ValueError(
                 f"the history is {table.dtype} {tuple(table.shape)}, but {num_layers} layers need torch.float64 "

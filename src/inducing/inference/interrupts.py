@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop at the end of the step, so that nothing is lost."""
+"""Handling of Ctrl-C and SIGTERM: the run stops after the current step, so that a checkpoint can be written first."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 
 class Interrupts:
-    """Which signal asked for a stop, if any."""
+    """The received signal, or None."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
 
-    def leave(self, message: str) -> None:
-        """Leave as the signal would have had it, with a message."""
-        if self.received == signal.SIGINT:
-            raise KeyboardInterrupt(message)
-        raise SystemExit(f"{message} (terminated)")
-
 
 @contextmanager
 def interrupts(enabled: bool) -> Iterator[Interrupts]:
-    """Catch the first Ctrl-C or SIGTERM; a second one acts at once. Outside the main thread nothing is caught."""
+    """Catch the first Ctrl-C or SIGTERM. A second one acts at once. Outside the main thread no signal is caught."""
     caught = Interrupts()
     if not enabled or threading.current_thread() is not threading.main_thread():
         yield caught
@@ -42,3 +37,10 @@ def interrupts(enabled: bool) -> Iterator[Interrupts]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def leave(number: int, message: str) -> NoReturn:
+    """End the process as the signal would do, with a message."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(message)
+    raise SystemExit(f"{message} (terminated)")

@@ -1,8 +1,9 @@
-"""The evidence lower bound, with its terms apart.
+"""The evidence lower bound (ELBO) and its terms.
 
 ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
 
-With weights, each row's log p(y | f) is multiplied by its own, relative to their mean, and num_data is their sum.
+With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
+weights.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, c
 from inducing.inference.batches import relative_weights
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
+from inducing.nn.gp.functions import Process
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.processes import Process
 
 
 class ELBOTerms(NamedTuple):
-    """One evaluation of the ELBO, term by term and sample by sample, in nats for the whole data set.
+    """The terms of the ELBO for each posterior sample, in nats for the whole dataset.
 
     Arguments:
         log_likelihood: (num_data / B) * sum of log p(y | f) over the batch.
         kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`.
         prior_kl: The same for the priors' own variables.
-        temperature: What the KL is multiplied with in the objective; the ELBO itself is never tempered.
-        num_data: Number of data points that the likelihood was scaled to; with weights, their sum.
-        whole_last: Whether the KL of the last layer is left whole, and the temperature is for the layers below. It is always
-            so where the last layer has its exact posterior given those below: its log-likelihood minus its KL is then the
-            evidence of the features, log p(y | F), in the mean, and in every sample of weights for all data.
+        temperature: Weight of the KL in the objective. The ELBO itself is never tempered.
+        num_data: Number of data points that the likelihood is scaled to, or the sum of the weights.
+        whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below. This
+            is always so if the last layer has its exact posterior given the layers below. Its log-likelihood minus its KL
+            is then the evidence of the features, log p(y | F): in expectation, and for all data in every sample of weights.
     """
 
     log_likelihood: Float[Tensor, " S"]
@@ -60,7 +61,7 @@ class ELBOTerms(NamedTuple):
 
     @property
     def objective(self) -> Float[Tensor, ""]:
-        """What training maximises: the log-likelihood minus temperature times the KL."""
+        """The maximised quantity: the log-likelihood minus temperature times the KL."""
         kl = self.kl + self.prior_kl
         whole = (1 - self.temperature) * kl[-1] if self.whole_last else 0.0
         return (self.log_likelihood - self.temperature * kl.sum(0) - whole).mean()
@@ -71,8 +72,9 @@ class ELBO(nn.Module):
 
     Arguments:
         network: The Bayesian network.
-        likelihood: The distribution of the targets given its outputs.
-        num_data: Number of data points in the whole training set, or the sum of their weights; batches are scaled up to it.
+        likelihood: The distribution of the targets given the outputs of the network.
+        num_data: Number of data points in the whole training set, or the sum of their weights. The log-likelihood of a batch
+            is scaled to it.
 
     Example:
         >>> import inducing, torch
@@ -86,10 +88,11 @@ class ELBO(nn.Module):
     def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
         super().__init__()
         check_kind("network", network, Network, "an inducing.Network")
-        check_kind("likelihood", likelihood, Likelihood, "one of ours, e.g. inducing.Gaussian()")
+        check_kind("likelihood", likelihood, Likelihood, "an inducing.nn.Likelihood, e.g. inducing.Gaussian()")
         if not num_data > 0:
-            raise ValueError(f"num_data must be positive, the size of the whole training set, got {num_data}")
-        network.tie(likelihood)
+            raise ValueError(f"num_data must be positive, got {num_data}. Pass the size of the whole training set")
+        if network.optimal_last is not None:
+            network.optimal_last.check_likelihood(likelihood)
         self.network, self.likelihood, self.num_data = network, likelihood, num_data
 
     def forward(
@@ -102,33 +105,35 @@ class ELBO(nn.Module):
         weights: Float[Tensor, " B"] | None = None,
         num_rows: float | None = None,
         whole_last: bool = False,
+        closed_form_kl: bool = False,
     ) -> ELBOTerms:
         """Evaluate the terms on a batch.
 
         Arguments:
             x: Inputs.
             y: Targets.
-            num_samples: S, the number of posterior samples.
-            temperature: Weight of the KL in the objective: below 1 for cold posteriors and KL warm-up.
+            num_samples: Number S of posterior samples.
+            temperature: Weight of the KL in the objective, below 1 for cold posteriors and KL warm-up.
             generator: Source of the noise.
-            weights: How much each row counts, relative to the mean over the whole training set.
-            num_rows: The number of rows that the log-likelihood is scaled up from, where these are an uneven shard of a
-                batch, or no row at all; the default is B.
-            whole_last: Leave the KL of the last layer whole: the temperature is for the layers below.
+            weights: Weight of each row, divided by the mean weight of the whole training set.
+            num_rows: Number of rows that the log-likelihood is scaled up from. Default: B. It differs from B if x is a part
+                of a batch that is divided over processes. x may then be empty.
+            whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below.
+            closed_form_kl: Whether KLs are computed in closed form, see `Network.draw`.
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
         check_dtype("y", y, self.network.dtype)
         if num_rows is None or len(x):
             check_rows(x, y)
-        draw = self.network.draw(num_samples, generator)
+        draw = self.network.draw(num_samples, generator, likelihood=self.likelihood, closed_form_kl=closed_form_kl)
         scale = self.num_data / (len(x) if num_rows is None else num_rows)
         return self.terms(draw, self.log_likelihood(draw, x, y, weights) * scale, temperature, whole_last)
 
     def terms(
         self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0, whole_last: bool = False
     ) -> ELBOTerms:
-        """Put a log-likelihood of all data beside the KL of a draw."""
+        """Combine the log-likelihood of all data with the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
         whole = whole_last or self.network.optimal_last is not None
         return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole)
@@ -136,7 +141,7 @@ class ELBO(nn.Module):
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
     ) -> Float[Tensor, " S"]:
-        """The sum of log p(y | f) over the rows, each with its weight; 0 where there are none."""
+        """Return the weighted sum of log p(y | f) over the rows, 0 if there are none."""
         if len(x) == 0:
             return x.new_zeros(1)
         rows = self._log_likelihood(draw, x, y)
@@ -147,7 +152,7 @@ class ELBO(nn.Module):
         return rows.sum(-1)
 
     def _log_likelihood(self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor) -> Float[Tensor, "S B"]:
-        """log p(y | f) of each row, with a last Gaussian process integrated out where that has a closed form."""
+        """Return log p(y | f) of each row. A last Gaussian process is integrated out if this has a closed form."""
         *below, last = draw.function.steps
         if isinstance(last, Process):
             expected = self.likelihood.expected_log_prob(*last.moments(Chain(tuple(below))(x[None])), y)
@@ -164,16 +169,16 @@ def evaluate(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> ELBOTerms:
-    """Evaluate the ELBO on all data, without gradients: what to compare posteriors by.
+    """Evaluate the ELBO on all data, without gradients, e.g. to compare posteriors.
 
     Arguments:
         network: A fitted network.
-        likelihood: Its likelihood.
+        likelihood: The likelihood of the network.
         data: The training data (x, y), or (x, y, weights).
         num_samples: Number of posterior samples to average over.
         seed: Seed of the samples.
-        batch_size: Rows to run at a time, where all together would need too much memory; the default is all. The samples
-            of the weights are the same for all batches, the marginal draws of Gaussian process layers are not.
+        batch_size: Number of rows to run at a time. Default: all. Smaller batches need less memory. All batches use the same
+            samples of weights, but different marginal draws of Gaussian process layers.
 
     Example:
         >>> import inducing, torch
@@ -191,7 +196,7 @@ def evaluate(
     check_dtype("y", y, network.dtype)
     check_rows(x, y)
     with torch.no_grad():
-        draw = network.draw(num_samples, seeded(seed, "evaluation", network.device))
+        draw = network.draw(num_samples, seeded(seed, "evaluation", network.device), likelihood=likelihood)
         tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
         batches = zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True)
         parts = [objective.log_likelihood(draw, *(each.to(network.device) for each in batch)) for batch in batches]

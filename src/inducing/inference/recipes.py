@@ -1,41 +1,47 @@
-"""Recipes: all settings of a training run in one typed, printable value.
+"""Recipes: the settings of a training run, with the learning rate and the weight of the KL at each step.
 
-`PAPER` holds the settings of the paper's appendices, experiment by experiment. `FAST` is ours, and the default: it reaches
-the same ELBOs in less time.
+`PAPER` has the settings of the paper's appendices, one recipe for each experiment. `FAST` is the default: it reaches the
+same ELBOs in less time.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from inducing.checks import check_whole
-from inducing.inference.schedules import Schedule, check_schedule
+
+# a name, or a function from the fraction of steps done to a factor of the learning rate
+Schedule = Literal["constant", "cosine"] | Callable[[float], float]
+# number of equal steps in which the weight of the KL increases during warm-up
+WARMUP_STAGES = 10
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train.
+    """Settings of a training run.
 
     Arguments:
         num_steps: Number of gradient steps.
-        batch_size: Rows in a batch; all of them, if there are fewer.
-        learning_rate: The first learning rate of Adam.
-        schedule: What becomes of it: "constant", "cosine", or a function from the fraction of steps done to a factor.
-        num_samples: Posterior samples for each step.
-        early_samples: Posterior samples for the steps before ``early_fraction``: cheap steps while far from the optimum.
-        early_fraction: The part of all steps that takes ``early_samples``.
-        temperature: Weight of the KL; below 1 for a cold posterior. The reported ELBO is never tempered.
-        kl_warmup_epochs: Epochs over which the weight of the KL climbs from 0 to the temperature in ten stairs.
-        whole_last_kl: Leave the KL of the last layer whole: temperature and warm-up are for the layers below. It is always
-            so with an exact last layer.
-        closed_form_kl: Take the KL of layers in closed form given their inputs, where that has less noise than few samples
-            of log Q - log P; see `Network.closed_form_kl`.
-        optimal_start: Begin with the exact conditional posterior in the last layer, where there is one: a Gaussian
-            likelihood, and inducing points with their targets.
-        patience: Stop when the objective has not risen for so many steps; None trains to the end.
+        batch_size: Number of rows in a batch, at most the number of rows in the data.
+        learning_rate: Initial learning rate of Adam.
+        schedule: Factor of the learning rate over time: "constant", "cosine", or a function of the fraction of steps done.
+        num_samples: Number of posterior samples in each step.
+        early_samples: Number of posterior samples in the first steps. Default: ``num_samples``.
+        early_fraction: Fraction of all steps that use ``early_samples``.
+        temperature: Weight of the KL, below 1 for a cold posterior. The reported ELBO is never tempered.
+        kl_warmup_epochs: Epochs over which the weight of the KL increases from 0 to the temperature, in ten equal steps.
+        whole_last_kl: Whether temperature and warm-up apply to all layers except the last, whose KL has weight 1. This is
+            always so for an optimal last layer.
+        closed_form_kl: Whether to use the closed-form KL of a layer given its inputs if its gradient has a smaller variance
+            than that of samples of log Q - log P. See `Network.draw`.
+        optimal_start: Whether to initialise the last layer at its exact conditional posterior. This applies to a Gaussian
+            likelihood and inducing points with targets.
+        patience: Stop when the objective has not increased for this number of steps. Default: never.
     """
 
     num_steps: int = 2000
@@ -54,7 +60,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience"):
-            # numbers of NumPy are no JSON
+            # NumPy scalars are not JSON-serialisable
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         for name in ("learning_rate", "early_fraction", "temperature"):
@@ -67,21 +73,42 @@ class Recipe:
                 f"temperature and kl_warmup_epochs must not be negative, got {self.temperature}, {self.kl_warmup_epochs}"
             )
         if not 0 <= self.early_fraction <= 1:
-            raise ValueError(f"early_fraction must lie between 0 and 1, got {self.early_fraction}")
-        check_schedule(self.schedule)
+            raise ValueError(f"early_fraction must be between 0 and 1, got {self.early_fraction}")
+        if not callable(self.schedule) and self.schedule not in ("constant", "cosine"):
+            raise ValueError(
+                f'unknown schedule {self.schedule!r}. Use "constant", "cosine", or a function of the fraction of steps done'
+            )
 
     def samples_at(self, step: int) -> int:
-        """The number of posterior samples for a step."""
+        """Return the number of posterior samples in a step."""
         early = self.early_samples is not None and step < self.early_fraction * self.num_steps
         return self.early_samples if early and self.early_samples else self.num_samples
 
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        progress = step / self.num_steps
+        if callable(self.schedule):
+            return self.learning_rate * self.schedule(progress)
+        return self.learning_rate * (1.0 if self.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * progress)))
+
+    def temperature_at(self, step: int, steps_per_epoch: int) -> float:
+        """Return the weight of the KL in a step.
+
+        With a warm-up over 100 epochs it is 0 in the first ten epochs, 0.1 times the temperature in the next ten, ..., and
+        the temperature after 100 epochs. This is the paper's scheme for CIFAR-10.
+        """
+        warmup_steps = self.kl_warmup_epochs * steps_per_epoch
+        if step >= warmup_steps:
+            return self.temperature
+        return self.temperature * (math.floor(WARMUP_STAGES * step / warmup_steps) / WARMUP_STAGES)
+
     @property
     def depends_on_num_steps(self) -> bool:
-        """Whether a step depends on how many there are in all: then more of them are another run, not a longer one."""
+        """Whether the settings of a step depend on the total number of steps."""
         return self.schedule != "constant" or self.early_samples is not None
 
     def identity(self) -> dict[str, Any]:
-        """All settings except num_steps as JSON; a schedule that is a function is known by its values."""
+        """Return all settings except num_steps as JSON. A schedule that is a function is described by its values."""
         settings = dataclasses.asdict(self)
         del settings["num_steps"]
         if callable(self.schedule):
@@ -93,7 +120,7 @@ class Recipe:
         known = [field.name for field in dataclasses.fields(self)]
         unknown = set(changes) - set(known)
         if unknown:
-            raise TypeError(f"a recipe has no {', '.join(sorted(unknown))}; its settings are {', '.join(known)}")
+            raise TypeError(f"a recipe has no {', '.join(sorted(unknown))}. Its settings are {', '.join(known)}")
         return dataclasses.replace(self, **changes)
 
     def __str__(self) -> str:
@@ -130,7 +157,7 @@ PAPER: dict[str, Recipe] = {
 
 
 def as_recipe(recipe: Recipe | str) -> Recipe:
-    """Turn a name into a recipe: "fast", "paper" (the one for UCI regression), or "paper:toy" and so on."""
+    """Return the recipe, or the recipe with this name: "fast", "paper" (UCI regression), "paper:toy", ..."""
     if isinstance(recipe, Recipe):
         return recipe
     named = {"fast": FAST, "paper": PAPER["uci"], **{f"paper:{name}": each for name, each in PAPER.items()}}
@@ -138,7 +165,7 @@ def as_recipe(recipe: Recipe | str) -> Recipe:
         return named[recipe]
     if not isinstance(recipe, str):
         raise TypeError(
-            f"recipe must be a name or a Recipe, got a {type(recipe).__name__}; data go into one argument, "
+            f"recipe must be a name or a Recipe, got a {type(recipe).__name__}. Pass the data as one argument: "
             "fit(network, likelihood, (x, y))"
         )
-    raise ValueError(f"unknown recipe {recipe!r}; known are {', '.join(named)}, or a Recipe(...)")
+    raise ValueError(f"unknown recipe {recipe!r}. Known recipes: {', '.join(named)}, or a Recipe(...)")

@@ -1,7 +1,7 @@
-"""The one factorisation, its jitter policy, and the one error it may raise.
+"""Cholesky factorisation, its jitter policy, and triangular solves.
 
-Cholesky is blind to the scale of single rows and columns, so jitter is relative to each diagonal entry:
-``A + j diag(A)``. A bias column of ones beside a feature of size 1e6 keeps its digits.
+The accuracy of a Cholesky factorisation does not depend on the scale of single rows and columns. Jitter is therefore
+relative to each diagonal entry: ``A + j diag(A)``. A bias column of ones next to a feature of size 1e6 keeps its digits.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import is_known
+from inducing.errors import FactorisationError, JitterWarning
 
 
 class Jitter(NamedTuple):
-    """How far a matrix may be raised by its own diagonal so that it factorises.
+    """Jitter policy: the multiples of its own diagonal that may be added to a matrix until it can be factorised.
 
-    The first attempt adds ``initial``. As long as it fails, ``first``, ``first * factor``, ... are tried, none above
-    ``maximum``; what was needed beyond ``initial`` is reported by a `JitterWarning`.
+    The first attempt adds ``initial``. If it fails, ``first``, ``first * factor``, ... are tried, up to ``maximum``.
+    A `JitterWarning` reports any jitter beyond ``initial``.
 
     Arguments:
         initial: Relative jitter that is always added.
-        first: The step after a first failure; ``None`` means ten times the resolution of the dtype.
-        factor: Ratio of successive steps.
-        maximum: The largest jitter that is still an answer and not a different problem.
+        first: Jitter after the first failure. Default: ten times the machine epsilon of the dtype.
+        factor: Ratio of successive jitters.
+        maximum: The largest jitter that is tried. A larger one would change the problem.
     """
 
     initial: float = 0.0
@@ -50,16 +51,15 @@ class Jitter(NamedTuple):
 NO_JITTER_AT_FIRST = Jitter()
 
 
-class JitterWarning(UserWarning):
-    """A matrix was factorised only after its diagonal had been raised."""
-
-
 _recorded: ContextVar[list[float] | None] = ContextVar("recorded", default=None)
 
 
 @contextmanager
 def recorded_jitter() -> Iterator[list[float]]:
-    """Collect the jitters inside, for a log: what factorisations need beyond their policy, what processes always have."""
+    """Collect the relative jitters that are used inside the context.
+
+    These are the jitters beyond ``Jitter.initial`` and the fixed jitters of Gaussian processes.
+    """
     used: list[float] = []
     token = _recorded.set(used)
     try:
@@ -69,13 +69,9 @@ def recorded_jitter() -> Iterator[list[float]]:
 
 
 def record_jitter(amount: float) -> None:
-    """Note a relative jitter for the log, if anyone keeps one."""
+    """Record a relative jitter, inside a `recorded_jitter` context."""
     if (used := _recorded.get()) is not None:
         used.append(amount)
-
-
-class FactorisationError(RuntimeError):
-    """A matrix could not be factorised. The message names the layer, the likely causes and the remedies."""
 
 
 _where: ContextVar[str] = ContextVar("where", default="")
@@ -83,7 +79,7 @@ _where: ContextVar[str] = ContextVar("where", default="")
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Name the layer in errors and warnings from inside, so that the user knows where to look."""
+    """Prefix the errors and warnings raised inside the context with the name of the layer."""
     token = _where.set(f"{where}: ")
     try:
         yield
@@ -95,7 +91,7 @@ class Factorisation(NamedTuple):
     """A matrix and its lower factor: ``A = TT'``.
 
     Arguments:
-        matrix: A as it was factorised, with the jitter that it needed.
+        matrix: A, including its jitter.
         factor: T.
     """
 
@@ -104,24 +100,24 @@ class Factorisation(NamedTuple):
 
 
 def cholesky(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Float[Tensor, "*batch N N"]:
-    """Return the lower factor T of ``A = TT'``, as `factorise` finds it."""
+    """Return the lower factor T of ``A = TT'``. See `factorise`."""
     return factorise(matrix, jitter).factor
 
 
 def factorise(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT_FIRST) -> Factorisation:
-    """Factorise ``A = TT'``; only those members of the batch that fail are given more jitter.
+    """Factorise ``A = TT'``. Only the matrices of the batch that fail get more jitter.
 
-    Where numbers are not known (`torch.compile`, `torch.export`, the meta device) nothing is retried: the initial jitter
-    is added, and a failure is NaN.
+    Under `torch.compile`, under `torch.export` and on the meta device there are no retries: the initial jitter is added,
+    and a failure gives NaN.
     """
-    raised = _raised(matrix, jitter.initial)
+    raised = _add_jitter(matrix, jitter.initial)
     factor, info = torch.linalg.cholesky_ex(raised)
     if not is_known(matrix) or not info.any():
         return Factorisation(raised, factor)
     amount = torch.full(info.shape, jitter.initial, dtype=matrix.dtype, device=matrix.device)
     for step in jitter.ladder(matrix.dtype)[1:]:
         amount = torch.where(info != 0, step, amount)
-        raised = _raised(matrix, amount[..., None])
+        raised = _add_jitter(matrix, amount[..., None])
         factor, info = torch.linalg.cholesky_ex(raised)
         if not info.any():
             warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=3)
@@ -131,25 +127,25 @@ def factorise(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT
 
 
 def factorise_without_jitter(matrix: Float[Tensor, "*batch N N"]) -> Factorisation | None:
-    """Factorise ``A = TT'`` as it is; None if that fails for a member of the batch."""
+    """Factorise ``A = TT'`` without jitter. Return None if this fails for any matrix of the batch."""
     factor, info = torch.linalg.cholesky_ex(matrix)
     return None if info.any() else Factorisation(matrix, factor)
 
 
 def solve_lower(factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]) -> Float[Tensor, "#S #G N C"]:
-    """T^-1 b. Samples that share T become columns of one solve."""
+    """Return T^-1 b. Samples that share T become columns of one solve."""
     return _solve(factor, right, upper=False)
 
 
 def solve_lower_transposed(
     factor: Float[Tensor, "#S #G N N"], right: Float[Tensor, "#S #G N C"]
 ) -> Float[Tensor, "#S #G N C"]:
-    """T^-T b. Samples that share T become columns of one solve."""
+    """Return T^-T b. Samples that share T become columns of one solve."""
     return _solve(factor.mT, right, upper=True)
 
 
 def logdet(factor: Float[Tensor, "*batch N N"]) -> Float[Tensor, "*batch"]:
-    """log |TT'|."""
+    """Return log |TT'|."""
     return 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -162,8 +158,8 @@ def _solve(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
     return torch.linalg.solve_triangular(factor, right, upper=upper)
 
 
-def _raised(matrix: Tensor, amount: Tensor | float) -> Tensor:
-    """A + j diag(A)."""
+def _add_jitter(matrix: Tensor, amount: Tensor | float) -> Tensor:
+    """Return A + j diag(A)."""
     if isinstance(amount, float) and amount == 0.0:
         return matrix
     return matrix + torch.diag_embed(amount * matrix.diagonal(dim1=-2, dim2=-1))
@@ -172,8 +168,8 @@ def _raised(matrix: Tensor, amount: Tensor | float) -> Tensor:
 def _explain_jitter(matrix: Tensor, step: float) -> str:
     return (
         f"a {matrix.shape[-1]} x {matrix.shape[-1]} matrix in {matrix.dtype} needed a relative jitter of {step:.1e}, "
-        "so the result is approximate. Near-duplicate inducing points at a high precision are the usual cause, "
-        "float64 (`network.double()`) the usual remedy."
+        "so the result is approximate. The usual cause is near-duplicate inducing points with a high precision; "
+        "use float64 (`network.double()`)."
     )
 
 
@@ -181,13 +177,12 @@ def _explain_failure(matrix: Tensor, jitter: Jitter) -> str:
     what = f"cannot factorise a {tuple(matrix.shape)} batch of matrices in {matrix.dtype}"
     if not torch.isfinite(matrix).all():
         return (
-            f"{what}: it contains NaN or inf. Likely causes: a learning rate that is too high, or inputs so large that "
-            "their squares overflow. Remedies: lower the learning rate, standardise the inputs and targets, "
-            "or use float64 (`network.double()`)."
+            f"{what}: it contains NaN or inf. The learning rate may be too high, or the inputs so large that their "
+            "squares overflow: lower the learning rate, standardise the inputs and targets, or use float64 "
+            "(`network.double()`)."
         )
     return (
-        f"{what}, not even with a relative jitter of {jitter.maximum:.0e}. Likely causes: inducing points that are "
-        "near-duplicates at a high precision, or activations that differ by many orders of magnitude. Remedies: use "
-        "fewer or more distinct inducing points, standardise the inputs, lower the learning rate, or use float64 "
-        "(`network.double()`)."
+        f"{what}, even with a relative jitter of {jitter.maximum:.0e}. Inducing points may be near-duplicates with a "
+        "high precision, or activations may differ by many orders of magnitude: use fewer or more distinct inducing "
+        "points, standardise the inputs, lower the learning rate, or use float64 (`network.double()`)."
     )

@@ -1,16 +1,15 @@
-"""Draws from N(A^-1 c, A^-1), where A = TT' depends on parameters, with a backward that is written by hand.
+"""Draws from N(A^-1 c, A^-1), where A = TT' depends on parameters, with a hand-written backward pass.
 
     p = T^-1 c,   mean = T^-T p,   draw = T^-T (p + z),   z ~ N(0, I),   and   log|A|,   root = T^-T with A^-1 = root root'
 
-Autograd would make a gradient of T for every solve and for the log-determinant, an F x F matrix each, add them up,
-and send the sum through the factorisation. But T needs no gradient of its own: dT = T Phi(T^-1 dA T^-T), where Phi
-keeps the lower triangle and half of the diagonal, and T'draw = p + z. A tilde for the gradient with respect to
-something,
+Autograd would compute an F x F gradient of T for every solve and for the log-determinant, add them up, and propagate the
+sum through the factorisation. The gradient of T is not needed: dT = T Phi(T^-1 dA T^-T), where Phi keeps the lower
+triangle and half of the diagonal, and T'draw = p + z. With x~ for the gradient with respect to x,
 
     d = T^-1 draw~,   b = d + T^-1 mean~,   c~ = T^-T b,   z~ = d,   A~ = T^-T K T^-1
     K = log|A|~ I - (Q + Q') / 2,   Q = Phi(b p' + p b' + z d' + root~' root)
 
-A few samples are done at a time, so that what is in between stays in the cache.
+The backward pass handles a few samples at a time, so that temporaries stay in the cache.
 
 References:
     Murray, Differentiation of the Cholesky decomposition (2016).
@@ -26,12 +25,12 @@ from torch import Tensor
 
 from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
 
-# numbers to work on at a time: 1 MiB in float32
+# elements to process at a time: 1 MiB in float32
 CHUNK = 2**18
 
 
 class Conditional(NamedTuple):
-    """A draw and what a KL needs to know; the mean and a root of the covariance A^-1 only where they were asked for."""
+    """A draw from N(A^-1 c, A^-1) and log|A|; if requested, also the mean and a root of the covariance A^-1."""
 
     draw: Float[Tensor, "S G F C"]
     logdet: Float[Tensor, "#S G"]
@@ -50,10 +49,10 @@ def condition(
 
     Arguments:
         matrix: A.
-        factor: T with A = TT'; its own history is not used.
+        factor: T with A = TT'. No gradient is propagated through it.
         cross: c.
         noise: z.
-        moments: Whether to return the mean and the root of the covariance, too.
+        moments: Whether to return also the mean and the root of the covariance.
     """
     return Conditional(*_Condition.apply(matrix, factor.detach(), cross, noise, moments))
 
@@ -87,13 +86,13 @@ class _Condition(torch.autograd.Function):
         factor, projected, noise, inverse = ctx.saved_tensors
         # d = T^-1 draw~,   b = d + T^-1 mean~
         to_noise = torch.zeros_like(noise) if to_draw is None else solve_lower(factor, to_draw)
-        to_projected = _sum_to(to_noise, len(projected))
+        to_projected = _sum_shared_samples(to_noise, len(projected))
         if to_mean is not None:
             to_projected = to_projected + solve_lower(factor, to_mean)
-        to_cross = _sum_to(solve_lower_transposed(factor, to_projected), ctx.cross_samples)
+        to_cross = _sum_shared_samples(solve_lower_transposed(factor, to_projected), ctx.cross_samples)
         # b p' + p b' + z d', in one product
-        left = _columns(len(factor), to_projected, projected, noise)
-        right = _columns(len(factor), projected, to_projected, to_noise)
+        left = _concatenate_columns(len(factor), to_projected, projected, noise)
+        right = _concatenate_columns(len(factor), projected, to_projected, to_noise)
         to_matrix = torch.empty_like(factor)
         step = max(1, CHUNK // factor[0].numel())
         for chunk in (slice(start, start + step) for start in range(0, len(factor), step)):
@@ -112,20 +111,20 @@ class _Condition(torch.autograd.Function):
 
 
 def _minus_half_symmetric(inner: Float[Tensor, "*batch F F"]) -> Float[Tensor, "*batch F F"]:
-    """-(Q + Q') / 2 for Q = Phi(inner): the lower triangle times -1/2, mirrored."""
+    """Return -(Q + Q') / 2 for Q = Phi(inner): the lower triangle times -1/2, mirrored."""
     half = torch.full_like(inner[0, 0], -0.5).tril_()
     half.diagonal().mul_(0.5)
     lower = inner.mul_(half)
     return lower + lower.mT
 
 
-def _sum_to(values: Float[Tensor, "..."], samples: int) -> Tensor:
-    """Add up the samples if there was one value for all of them."""
+def _sum_shared_samples(values: Float[Tensor, "..."], samples: int) -> Tensor:
+    """Sum over the samples if they shared one value."""
     return values.sum(0, keepdim=True) if samples == 1 < len(values) else values
 
 
-def _columns(samples: int, *parts: Float[Tensor, "..."]) -> Tensor:
-    """Put parts side by side; samples that share a matrix are columns of it."""
+def _concatenate_columns(samples: int, *parts: Float[Tensor, "..."]) -> Tensor:
+    """Concatenate the columns of all parts. Samples that share a matrix become columns, too."""
     if samples == 1:
         parts = tuple(part.permute(1, 2, 0, 3).flatten(2)[None] for part in parts)
     return torch.cat(parts, -1)

@@ -1,8 +1,8 @@
-"""X' diag(lambda_g) X for many weightings of the same rows: what a layer with a precision for each output needs.
+"""Gram matrices X' diag(lambda_g) X for many weightings g of the same rows, for layers with a precision per output.
 
-Many small products X' (lambda_g X) become one large one: sum_n lambda_gn x_n x_n' is a product of the weights with
-the outer products of the rows, and the gradient with respect to X is one of X with all gradients side by side. One
-sample and a few rows are done at a time, so that what is in between stays in the cache, and nothing of it is kept.
+Many small products X' (lambda_g X) become one large one: sum_n lambda_gn x_n x_n' is the product of the weights with
+the outer products of the rows. The gradient with respect to X is the product of X with the concatenated gradients. One
+sample and a few rows are processed at a time, so that temporaries stay in the cache and none is kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# rows to work on at a time
+# rows to process at a time
 ROWS = 128
 
 
 def weighted_grams(inputs: Float[Tensor, "S n F"], weights: Float[Tensor, "G n"]) -> Float[Tensor, "S G F F"]:
-    """A_g = X' diag(lambda_g) X for each row g of the weights."""
+    """Return A_g = X' diag(lambda_g) X for each row g of the weights."""
     return _WeightedGrams.apply(inputs, weights)
 
 
@@ -50,7 +50,7 @@ class _WeightedGrams(torch.autograd.Function):
             # dL = sum_g <G_g, dA_g>, D_g = G_g + G_g':  dL/dX = sum_g lambda_g X D_g,  dL/dlambda_gn = x_n' D_g x_n / 2
             torch.add(gradient.transpose(0, 1), gradient.mT.transpose(0, 1), out=symmetric)
             for chunk in _chunks(rows):
-                # X D_g for all g side by side
+                # X D_g for all g, concatenated
                 products = torch.mm(x[chunk], symmetric.flatten(1), out=inner[: len(x[chunk])])
                 products = products.unflatten(1, (groups, features))
                 to_x[chunk] = (by_row[chunk] @ products)[:, 0]

@@ -1,8 +1,8 @@
-"""Products XY' with a long inner dimension, added up in blocks so that rounding errors do not grow with the length.
+"""Products XY' with a long inner dimension, summed in blocks so that rounding errors do not grow with the length.
 
 In float32 a single product over the pixels of a hundred images has an error of 10 to 300 units in the last place, depending
-on the data and on the processor. Blocks of 1,024 terms that are added up in float64 have 1 (up to 45, if all terms are
-equal), at the same cost.
+on the data and on the processor. Summing blocks of 1,024 terms in float64 has an error of 1 unit (up to 45, if all terms
+are equal), at the same cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BLOCK = 1024
 
 
 def long_product(left: Float[Tensor, "S C L"], right: Float[Tensor, "S D L"]) -> Float64[Tensor, "S C D"]:
-    """X Y', in float64."""
+    """Return X Y' in float64."""
     length = left.shape[-1]
     whole = length - length % BLOCK
     rest = (left[..., whole:] @ right[..., whole:].mT).double()

@@ -14,9 +14,9 @@ from inducing.checks import check_seed
 
 
 def seeded(seed: int, purpose: str, device: torch.device | str = "cpu") -> Generator:
-    """Make a generator from a seed and what it is for, so that one seed of a user's gives independent streams.
+    """Return a generator for a seed and a purpose, so that one seed gives independent streams.
 
-    Without the purpose, functions drawn with seed 0 and observation noise drawn with seed 0 would be the same numbers.
+    Without the purpose, functions drawn with seed 0 and observation noise drawn with seed 0 would use the same numbers.
     """
     digest = hashlib.sha256(f"{purpose}:{check_seed(seed)}".encode()).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
@@ -29,7 +29,7 @@ def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator |
 
 
 def initial_normal(*shape: int, generator: Generator | None) -> Tensor:
-    """Draw initial values from N(0, 1), in torch's default dtype; without a generator from torch's global one."""
+    """Draw initial values from N(0, 1) in torch's default dtype. Without a generator, use torch's global one."""
     device = None if generator is None else generator.device
     return torch.randn(shape, device=device, generator=generator)
 

@@ -1,7 +1,7 @@
 """Structured precision matrices of the prior: P, the inverse of S_l / N_{l-1} in the paper.
 
-All of them act on weights laid out as (S, G, F, C): S samples, G groups of outputs that share a posterior covariance,
-F input features, C outputs in a group. A leading axis of 1 stands for "the same in every sample".
+They act on weights of shape (S, G, F, C): S samples, G groups of outputs that share a posterior covariance, F input
+features, C outputs in a group. A leading axis of size 1 means that all samples share the value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Weights = Float[Tensor, "#S #G F C"]
 
 
 class Precision(ABC):
-    """A symmetric positive definite F x F matrix P = HH', the same for every output; one per sample or one for all."""
+    """A symmetric positive definite F x F matrix P = HH' that all outputs share, one per sample or one for all samples."""
 
     @property
     @abstractmethod
@@ -30,38 +30,38 @@ class Precision(ABC):
 
     @abstractmethod
     def to(self, dtype: torch.dtype) -> Precision:
-        """The same in another dtype."""
+        """Return this matrix in another dtype."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "#S F F"]:
-        """P written out."""
+        """Return P as a dense matrix."""
 
     @abstractmethod
     def matmul(self, weights: Weights) -> Weights:
-        """P w."""
+        """Return P w."""
 
     @abstractmethod
     def solve(self, weights: Weights) -> Weights:
-        """P^-1 w."""
+        """Return P^-1 w."""
 
     @abstractmethod
     def colour(self, noise: Weights) -> Weights:
-        """H^-T z: a draw from the prior N(0, P^-1) when z is standard normal noise."""
+        """Return H^-T z, a draw from the prior N(0, P^-1) if z is standard normal noise."""
 
     @abstractmethod
     def logdet(self) -> Float[Tensor, "#S"]:
-        """log |P|."""
+        """Return log |P|."""
 
     def diagonal(self) -> Float[Tensor, "#S F"]:
-        """The diagonal of P."""
+        """Return the diagonal of P."""
         return self.dense().diagonal(dim1=-2, dim2=-1)
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
-        """P + gram."""
+        """Return P + gram."""
         return gram + self.dense()[:, None]
 
     def quadratic(self, weights: Weights) -> Float[Tensor, "#S"]:
-        """w'Pw, summed over the outputs."""
+        """Return w'Pw, summed over the outputs."""
         return (weights * self.matmul(weights)).sum((-3, -2, -1))
 
 
@@ -104,7 +104,7 @@ class ScaledIdentity(Precision):
 
 @dataclass(frozen=True, eq=False)
 class Dense(Precision):
-    """P as a matrix, factorised once."""
+    """P as a dense matrix, factorised once."""
 
     matrix: Float[Tensor, "#S F F"]
 
@@ -139,9 +139,9 @@ class Dense(Precision):
 
 @dataclass(frozen=True, eq=False)
 class Kronecker(Precision):
-    """P = left (x) right. A weight vector is a left.size x right.size matrix, rows first.
+    """Kronecker product P = left (x) right. A weight vector is a left.size x right.size matrix in row-major order.
 
-    P itself is written out only where it must be added to a Gram matrix.
+    P is computed as a dense matrix only where it is added to a Gram matrix.
     """
 
     left: Precision
@@ -185,7 +185,7 @@ class Kronecker(Precision):
 
 @dataclass(frozen=True, eq=False)
 class BlockDiagonal(Precision):
-    """P = first, then last, along the diagonal: two sets of weights that are independent under the prior."""
+    """Block-diagonal P with blocks `first` and `last`: two sets of weights that are independent under the prior."""
 
     first: Precision
     last: Precision
@@ -223,7 +223,7 @@ class BlockDiagonal(Precision):
 
 
 def _concatenate(first: Tensor, last: Tensor, axis: int) -> Tensor:
-    """Put one below the other, where either may be the same in every sample."""
+    """Concatenate two tensors, each with one value per sample or one for all samples."""
     samples = max(len(first), len(last))
     parts = [part.expand(samples, *part.shape[1:]) for part in (first, last)]
     return torch.cat(parts, axis)

@@ -1,4 +1,4 @@
-"""The one regression that serves every layer: Bayesian linear regression of pseudo-outputs on inducing activations.
+"""Bayesian linear regression of pseudo-outputs on inducing activations, which all layers with inducing points use.
 
 Prior w ~ N(0, P^-1), pseudo-likelihood v | w ~ N(X w, Lambda^-1), Lambda = LL'. X has n rows and F columns. With the
 whitened rows Y = L'X and t = L'v the posterior is
@@ -6,11 +6,11 @@ whitened rows Y = L'X and t = L'v the posterior is
     primal (F <= n)   A = P + Y'Y,        w = A^-1 Y't + T^-T z,                    A = TT', z ~ N(0, I)
     dual   (n <  F)   B = I + Y P^-1 Y',  w = w0 + P^-1 Y's,  s = B^-1 (t - Y w0 + e),  w0 ~ prior, e ~ N(0, I)
 
-at a cost of min(F, n)^3. Each form returns log Q(w) - log P(w) of its sample in the arrangement that keeps its digits
-in float32: evaluating log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) instead, which is the same by
-Bayes' rule, loses tens to hundreds of nats at high precisions. A problem in float32 whose KL would be off by more than
-0.05 nats, as estimated by `inducing.linalg.rounding`, is solved in float64. Gradients are those of
-`inducing.linalg.reparameterisation`, but for KLs in closed form and for regressions whose rows are never made.
+at a cost of min(F, n)^3. Each form computes log Q(w) - log P(w) of its sample in a way that is accurate in float32.
+The difference log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) is equal by Bayes' rule, but it loses tens to
+hundreds of nats at high precisions. A problem in float32 whose KL would have an error above 0.05 nats, as estimated by
+`inducing.linalg.rounding`, is solved in float64. Gradients are those of `inducing.linalg.reparameterisation`, except for
+KLs in closed form and for `regress_statistics`.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
@@ -37,7 +37,7 @@ from inducing.linalg.cholesky import (
 from inducing.linalg.conditional import Conditional, condition
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
-from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
+from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output
 from inducing.linalg.reparameterisation import Pulled, Solution, follow
 from inducing.linalg.rounding import dual_rounding, primal_rounding
 
@@ -47,7 +47,7 @@ Statistics = Callable[[torch.dtype], tuple[Float[Tensor, "#S G F F"], Float[Tens
 
 
 class WeightSample(NamedTuple):
-    """Weights, and log Q - log P of each sample of them (or its expectation over this layer, in closed form)."""
+    """Sampled weights, and log Q - log P of each sample (or its expectation over this layer, in closed form)."""
 
     weights: Float[Tensor, "S F O"]
     kl: Float[Tensor, " S"]
@@ -67,16 +67,16 @@ def regress(
     """Sample weights from Q(w) proportional to N(v; X w, Lambda^-1) N(w; 0, P^-1), with their KL.
 
     Arguments:
-        inputs: X. A leading axis of 1 means that all samples share it, and then the work is done once.
+        inputs: X. A leading axis of 1 means that all samples share X; the factorisation is then computed once.
         pseudo_outputs: v and Lambda.
         prior: P.
         num_samples: S.
         generator: Source of the noise.
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
-        exact: Whether Q is the exact posterior of a likelihood. Then log p(v | w) + log P(w) - log Q(w) is the evidence,
-            whatever the draw, and so it should be for gradients: in the primal form they are those of the draw and its
-            density as they are, instead of `inducing.linalg.reparameterisation`.
-        form: The cheaper of the two forms, or one of them by name.
+        exact: Whether Q is the exact posterior of a likelihood. Then log p(v | w) + log P(w) - log Q(w) is the evidence
+            for every draw. The same holds for its gradient only if draw and density are differentiated directly, so
+            the primal form does this instead of using `inducing.linalg.reparameterisation`.
+        form: "primal", "dual", or "auto" for the cheaper one.
     """
     rows, features = inputs.shape[-2:]
     # nF^2 + F^3/3 operations against n^2F + n^3/3
@@ -105,15 +105,15 @@ def regress_statistics(
     generator: Generator | None = None,
     closed_form_kl: bool = False,
 ) -> WeightSample:
-    """The primal form from X' Lambda X and X' Lambda v alone, where X is never made.
+    """Sample weights in the primal form from X' Lambda X and X' Lambda v, without X.
 
-    In float32, a problem that has lost its digits is done again in float64, from the statistics on: rounding them to float32
-    is what loses the digits.
+    A problem that is too inaccurate in float32 is solved again in float64. This includes the statistics, since rounding
+    them to float32 is the cause of the error.
 
     Arguments:
         statistics: Computes X' Lambda X and X' Lambda v in a dtype.
         dtype: Dtype of the weights.
-        num_terms: Length of the sums in float32 that the statistics consist of, which decides how they round.
+        num_terms: Length of the float32 sums in the statistics. Their rounding errors grow with it.
         prior: P.
         num_samples: S.
         generator: Source of the noise.
@@ -142,14 +142,17 @@ def _solve(
     exact: bool,
     checked: bool,
 ) -> tuple[Float[Tensor, "S F O"], Float[Tensor, "#S"]] | None:
-    """Sample in the primal form, or given noise for the rows in the dual; None if it is checked and loses its digits."""
+    """Sample in the dual form if `row_noise` is given, else in the primal form.
+
+    Return None if `checked` and the result is inaccurate.
+    """
     if (closed_form_kl or exact) and row_noise is None:
         gram, cross = pseudo_outputs.gram(inputs), pseudo_outputs.cross(inputs)
         num_terms = inputs.shape[-2] if checked else None
         sampled = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms)
         return None if sampled is None else (by_output(sampled[0]), sampled[1])
     with torch.no_grad():
-        # a copy, since what a precision computes once and keeps must have its history
+        # a copy, since a precision caches its factor, and a factor computed here has no gradient
         problem = inputs, pseudo_outputs, prior.to(inputs.dtype), noise
         solution = solve_primal(*problem, checked) if row_noise is None else solve_dual(*problem, row_noise, checked)
     if solution is None:
@@ -166,7 +169,7 @@ def _solve_statistics(
     closed_form_kl: bool,
     num_terms: int | None,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
-    """Sample from X' Lambda X and X' Lambda v; given the length of their sums, None if the digits are lost."""
+    """Sample from X' Lambda X and X' Lambda v. Return None if `num_terms` is given and the result is inaccurate."""
     posterior = _factorise(prior.add_to(gram), checked=num_terms is not None)
     if posterior is None:
         return None
@@ -188,7 +191,7 @@ def sample_primal(
     noise: Float[Tensor, "S G F C"],
     closed_form_kl: bool = False,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]]:
-    """The primal form, from ``A = P + Y'Y = TT'`` and ``cross = Y't`` alone."""
+    """Sample in the primal form from ``A = P + Y'Y = TT'`` and ``cross = Y't``."""
     # w = A^-1 Y't + T^-T z
     conditional = condition(*posterior, cross, noise, moments=closed_form_kl)
     return conditional.draw, primal_kl(conditional, prior, noise, closed_form_kl)
@@ -197,7 +200,7 @@ def sample_primal(
 def primal_kl(
     conditional: Conditional, prior: Precision, noise: Float[Tensor, "S G F C"], closed_form: bool = False
 ) -> Float[Tensor, "#S"]:
-    """log Q(w) - log P(w) of a draw from N(A^-1 c, A^-1), or its expectation, which needs the moments."""
+    """Return log Q(w) - log P(w) of a draw from N(A^-1 c, A^-1), or its expectation, which needs the moments."""
     groups, features, columns = noise.shape[1:]
     # logdet(A) - logdet(P), for every output
     volume = columns * (conditional.logdet.sum(-1) - groups * prior.logdet())
@@ -218,7 +221,7 @@ def solve_primal(
     noise: Float[Tensor, "S G F C"],
     checked: bool = False,
 ) -> Solution | None:
-    """The primal form; None if it is checked and loses its digits."""
+    """Solve in the primal form. Return None if `checked` and the result is inaccurate."""
     groups = noise.shape[1]
     # A = P + Y'Y = TT'
     posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), checked)
@@ -239,7 +242,7 @@ def solve_primal(
 
     def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
         # A^-1 b = T^-T T^-1 b
-        right = by_group(_add(to_draw, to_kl, by_output(prior.matmul(draw) - factor @ noise)), groups)
+        right = by_group(_add_scaled(to_draw, to_kl, by_output(prior.matmul(draw) - factor @ noise)), groups)
         pulled = by_output(solve_lower_transposed(factor, solve_lower(factor, right)))
         missing = pseudo_outputs.values - inputs @ middle
         return Pulled(pulled, *(pseudo_outputs.whiten_outputs(rows) for rows in (inputs @ pulled, missing)))
@@ -255,11 +258,11 @@ def solve_dual(
     row_noise: Float[Tensor, "S G n C"],
     checked: bool = False,
 ) -> Solution | None:
-    """The dual form; None if it is checked and loses its digits."""
+    """Solve in the dual form. Return None if `checked` and the result is inaccurate."""
     groups, _, columns = noise.shape[1:]
     whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
     # B = I + Y P^-1 Y' = TT'
-    evidence = _factorise(_evidence(whitened, prior), checked)
+    evidence = _factorise(_evidence_matrix(whitened, prior), checked)
     if evidence is None:
         return None
     factor = evidence.factor
@@ -283,7 +286,7 @@ def solve_dual(
     kl = (columns * logdet(factor).sum(-1) + spread) / 2
 
     def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
-        # differences that lose their digits are never made: P w - A (w - m) = Y'(s - e),   A^-1 Y' = P^-1 Y' B^-1
+        # avoid inaccurate differences: P w - A (w - m) = Y'(s - e),   A^-1 Y' = P^-1 Y' B^-1
         pulled = rows = None
         if to_draw is not None:
             # A^-1 b = P^-1 (b - Y' B^-1 Y P^-1 b),   Y A^-1 b = B^-1 Y P^-1 b
@@ -293,7 +296,7 @@ def solve_dual(
         if to_kl is not None:
             ascent = prior.solve(whitened.mT @ solve_evidence(dual - row_noise))
             ascent_rows = solve_evidence(whitened @ prior.solve(whitened.mT @ (dual - row_noise)))
-            pulled, rows = _add(pulled, to_kl, ascent), _add(rows, to_kl, ascent_rows)
+            pulled, rows = _add_scaled(pulled, to_kl, ascent), _add_scaled(rows, to_kl, ascent_rows)
         assert pulled is not None
         assert rows is not None
         # L'(v - X u) = (L'(v - X w) + L'(v - X m)) / 2 = (s - e + B^-1 t) / 2
@@ -306,10 +309,10 @@ def solve_dual(
 def closed_form_dual_kl(
     inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
 ) -> Float[Tensor, "#S"]:
-    """KL = (logdet(B) + tr(B^-1) - n + m'Pm) / 2, since tr(P A^-1) - F = tr(B^-1) - n."""
+    """Return KL = (logdet(B) + tr(B^-1) - n + m'Pm) / 2, since tr(P A^-1) - F = tr(B^-1) - n."""
     whitened, targets = pseudo_outputs.whiten_inputs(inputs), pseudo_outputs.whiten_values()
     rows, columns = targets.shape[2:]
-    factor = factorise(_evidence(whitened, prior)).factor
+    factor = factorise(_evidence_matrix(whitened, prior)).factor
     identity = torch.eye(rows, dtype=factor.dtype, device=factor.device).expand(1, targets.shape[1], -1, -1)
     inverse, projected = solve_lower(factor, identity), solve_lower(factor, targets)
     mean = prior.solve(whitened.mT @ solve_lower_transposed(factor, projected))
@@ -317,10 +320,10 @@ def closed_form_dual_kl(
     return (columns * per_output.sum(-1) + prior.quadratic(mean)) / 2
 
 
-def _add(
+def _add_scaled(
     first: Float[Tensor, "S ..."] | None, scale: Float[Tensor, " S"] | None, second: Float[Tensor, "S ..."]
 ) -> Tensor:
-    """first + scale second, for each sample, where either may be missing."""
+    """Return first + scale * second for each sample. Either term may be missing."""
     if scale is None:
         assert first is not None
         return first
@@ -328,7 +331,7 @@ def _add(
     return scaled if first is None else first + scaled
 
 
-def _evidence(whitened: Float[Tensor, "#S G n F"], prior: Precision) -> Float[Tensor, "#S G n n"]:
-    """B = I + Y P^-1 Y'."""
+def _evidence_matrix(whitened: Float[Tensor, "#S G n F"], prior: Precision) -> Float[Tensor, "#S G n n"]:
+    """Return B = I + Y P^-1 Y'."""
     identity = torch.eye(whitened.shape[-2], dtype=whitened.dtype, device=whitened.device)
     return identity + whitened @ prior.solve(whitened.mT)

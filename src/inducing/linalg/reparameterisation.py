@@ -1,18 +1,18 @@
-"""Draws w from N(m, A^-1), m = A^-1 c, whose gradient follows the law instead of the noise.
+"""Implicit reparameterisation gradients of draws w from N(m, A^-1), m = A^-1 c.
 
-A gradient of E[f(w)] needs a velocity of each draw under which the law changes as it should; there are many. When c and A
-change by dc and dA,
+A gradient of E[f(w)] needs a derivative dw of each draw that gives the right change of the distribution. This dw is not
+unique. When c and A change by dc and dA, one choice is
 
     dw = A^-1 (dc - dA u),   u = (m + w) / 2
 
-is one: the mean moves by A^-1 (dc - dA m), and the rest of w by -A^-1 dA (w - m) / 2, which changes the covariance by
--A^-1 dA A^-1. No factor of A is differentiated, and A itself need not be: dc - dA u is the differential of the residual
-c - A u at a fixed u, for a regression X' Lambda (v - X u) - P u, and costs no more than running the layer. The velocity for
-fixed noise z in w = m + T^-T z has an F x F matrix for each output instead.
+The mean changes by A^-1 (dc - dA m), and w - m by -A^-1 dA (w - m) / 2, which changes the covariance by -A^-1 dA A^-1.
+Neither A nor its factor is differentiated: dc - dA u is the differential of the residual c - A u at a fixed u. For a
+regression this is X' Lambda (v - X u) - P u, and it costs no more than running the layer. The usual derivative, for fixed
+noise z in w = m + T^-T z, needs an F x F matrix for each output.
 
-Of log Q(w) - log P(w), the gradient of log Q along w is wanted alone, -A (w - m). Its dependence on c and A at a fixed w has
-zero expectation; leaving it out makes the gradient quieter, and that of Q's parameters without any noise where Q is the
-exact posterior.
+Of log Q(w) - log P(w), log Q is differentiated only through w, which gives -A (w - m). Its derivative with respect to c and
+A at a fixed w has zero expectation. Leaving it out reduces the variance of the gradient. Where Q is the exact posterior, the
+gradient of Q's parameters then has no variance at all.
 
 References:
     Roeder, Wu & Duvenaud, Sticking the landing (2017). Figurnov, Mohamed & Mnih, Implicit reparameterization gradients
@@ -30,17 +30,17 @@ from torch import Tensor
 
 from inducing.linalg.cholesky import solve_lower_transposed
 from inducing.linalg.precision import Precision
-from inducing.linalg.pseudo_outputs import PseudoOutputs, by_group, by_output
+from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output
 
 Weights = Float[Tensor, "S F O"]
 
 
 class Pulled(NamedTuple):
-    """What a gradient pulls on: g = A^-1 w~, and whitened rows.
+    """Intermediate results of the backward pass: g = A^-1 w~, and whitened rows.
 
     Arguments:
         weights: g.
-        reached: L'X g; where n < F and Lambda is high, a product of X with g would have no digits left.
+        reached: L'X g. It is passed on, since the product of X with g is inaccurate where n < F and Lambda is high.
         missing: L'(v - X u).
     """
 
@@ -50,13 +50,14 @@ class Pulled(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A draw and what its gradient needs, none of it with a history.
+    """A draw and the values that its gradient needs. None of them is part of an autograd graph.
 
     Arguments:
         draw: w.
         middle: u.
         kl: log Q(w) - log P(w).
-        pull: From the gradients with respect to w and to the KL, the latter along w by P w - A (w - m): g and its rows.
+        pull: Computes `Pulled` from the gradients with respect to w and to the KL. The gradient of the KL with respect
+            to w is P w - A (w - m).
     """
 
     draw: Weights
@@ -68,19 +69,19 @@ class Solution(NamedTuple):
 def follow(
     solution: Solution, inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
 ) -> tuple[Weights, Float[Tensor, " S"]]:
-    """Give a solution the history of its regression: the draw, and its log Q - log P."""
+    """Return the draw and its log Q - log P, with gradients."""
     draw = solution.draw
     if not torch.is_grad_enabled():
         return draw, solution.kl
     of_middle = prior.matmul(solution.middle[:, None])[:, 0]
-    # -log P(w), but for a constant; at a fixed w it depends on P alone
+    # -log P(w) up to a constant; at a fixed w it depends only on P
     learned = of_middle.requires_grad
     energy = (prior.quadratic(draw[:, None]) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
-    followed: tuple[Tensor, Tensor] = _Follow.apply(solution, inputs, *pseudo_outputs, of_middle, energy)
+    followed: tuple[Tensor, Tensor] = _ImplicitGradient.apply(solution, inputs, *pseudo_outputs, of_middle, energy)
     return followed
 
 
-class _Follow(torch.autograd.Function):
+class _ImplicitGradient(torch.autograd.Function):
     """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u) and dKL = slope'dw + d(energy)."""
 
     @staticmethod
@@ -106,7 +107,7 @@ class _Follow(torch.autograd.Function):
             return (None,) * 6
         # g = A^-1 w~,   residual = X' Lambda r - P u with r = v - X u:   X~ = Lambda r g' - Lambda X g u',   v~ = Lambda X g
         pulled, reached, missing = ctx.pull(to_draw, to_kl)
-        weighted, to_root = _weigh(root, reached, missing)
+        weighted, to_root = _apply_precision(root, reached, missing)
         to_inputs = None
         if ctx.needs_input_grad[1]:
             to_inputs = torch.baddbmm(weighted.missing @ pulled.mT, weighted.reached, middle.mT, alpha=-1)
@@ -122,7 +123,7 @@ class _Weighted(NamedTuple):
     missing: Float[Tensor, "S n O"]
 
 
-def _weigh(
+def _apply_precision(
     root: Float[Tensor, "G n"] | Float[Tensor, "G n n"],
     reached: Float[Tensor, "S n O"],
     missing: Float[Tensor, "S n O"],

@@ -1,9 +1,9 @@
-"""Estimates of how far rounding moves the KL of a regression, from quantities that the regression computes anyway.
+"""Estimates of the rounding error of a regression's KL, from quantities that the regression computes anyway.
 
 A sum of n products has a relative rounding error of about g = sqrt(n) u, with u the unit roundoff of the dtype (Higham &
-Mary, 2019). A matrix A of such sums is factorised as A + E with |E_ij| <= g D_i D_j, D_i = sqrt(A_ii), whatever the scale
-of its columns. The pivot ratios rho_i = A_ii / T_ii^2 of A = TT' say how much of this error survives in A^-1: the pivot
-T_ii^2 is what is left of A_ii after the columns before it have explained what they can. To first order in E
+Mary, 2019). A matrix A of such sums is factorised as A + E with |E_ij| <= g D_i D_j, D_i = sqrt(A_ii), for any scale of its
+columns. The pivot ratios rho_i = A_ii / T_ii^2 of A = TT' measure how much this error grows in A^-1: the pivot T_ii^2 is the
+part of A_ii that the columns before it do not explain. To first order in E
 
     logdet(A) / 2       changes by   tr(A^-1 E) / 2         about   g |rho| / 2
     w'Pw / 2            changes by   w'P A^-1 (f - E w)     about   g (|t| + |Dw|) sqrt(w'Pw k)
@@ -11,11 +11,11 @@ T_ii^2 is what is left of A_ii after the columns before it have explained what t
     |s - e|^2 / 2       changes by   (s - e)'B^-1 E s       about   g |Ds| min(r |D^-1 (s - e)|, sqrt(r) |s - e|)
 
 with r = max_i rho_i and k = min(r, r^2 max_i P_ii / A_ii), since A^-1 P and B^-1 have no eigenvalue above 1, and f the
-error of Y't. The first two lines are the primal form, the first and the last two the dual (with B for A). The weights have
-a relative error of about g r. Groups of outputs with equal precisions have equal matrices and so equal errors in the first
-line, which add up; in the others they are taken as independent.
+error of Y't. The primal form has the first two lines. The dual form has the first and the last two (with B for A). The
+weights have a relative error of about g r. Groups of outputs with equal precisions have equal matrices, so their errors in
+the first line are equal and add up. Their errors in the other lines are assumed to be independent.
 
-These are estimates, not bounds: tests/linalg/test_rounding.py compares them with the errors of many kinds of problems.
+These are estimates, not bounds. tests/linalg/test_rounding.py compares them with the errors of many kinds of problems.
 
 References:
     Higham & Mary, A new approach to probabilistic rounding error analysis (2019).
@@ -33,24 +33,24 @@ from torch import Tensor
 from inducing.linalg.cholesky import Factorisation
 from inducing.linalg.precision import Precision
 
-# what a regression in float32 may lose: half of the 0.1 nats that are promised, and gradients within 5e-4
+# accepted errors of a regression in float32: half of the documented 0.1 nats, and gradients accurate to 5e-4
 MAX_KL_ERROR = 0.05
 MAX_WEIGHT_ERROR = 1e-4
 
 
 class Rounding(NamedTuple):
-    """Estimated rounding errors, the largest of all samples.
+    """Estimated rounding errors, the largest over all samples.
 
     Arguments:
-        kl: Of the KL, in nats.
-        weights: Of the weights, relative.
+        kl: Absolute error of the KL, in nats.
+        weights: Relative error of the weights.
     """
 
     kl: Float[Tensor, ""]
     weights: Float[Tensor, ""]
 
     def is_small(self) -> bool:
-        """Whether the promised digits are kept. NaN and inf are not small."""
+        """Return whether both errors are acceptable. NaN and inf are not."""
         largest = torch.stack([self.kl / MAX_KL_ERROR, self.weights / MAX_WEIGHT_ERROR]).amax()
         return largest.item() <= 1.0
 
@@ -69,7 +69,7 @@ def primal_rounding(
         prior: P.
         draw: w.
         num_terms: n, the length of the sums in Y'Y.
-        targets: |t|; None where only Y't is known.
+        targets: |t|, or None if only Y't is known.
     """
     diagonal, ratios, largest = _pivot_ratios(posterior)
     # k = min(r, r^2 max_i P_ii / A_ii)
@@ -107,7 +107,7 @@ def dual_rounding(
 
 
 def _pivot_ratios(factorisation: Factorisation) -> tuple[Tensor, Tensor, Tensor]:
-    """A_ii, rho_i and their maximum."""
+    """Return A_ii, rho_i and the largest rho_i."""
     diagonal = factorisation.matrix.diagonal(dim1=-2, dim2=-1)
     ratios = diagonal / factorisation.factor.diagonal(dim1=-2, dim2=-1).square()
     return diagonal, ratios, ratios.amax(-1)
@@ -120,7 +120,7 @@ def _rounding(
     moved: Float[Tensor, "#S G"],
     num_terms: int,
 ) -> Rounding:
-    # g = sqrt(n) u, with the longer of the sums in the matrix and in its factorisation
+    # g = sqrt(n) u, with n the longer of the sums in the matrix and in its factorisation
     growth = math.sqrt(max(num_terms, ratios.shape[-1])) * torch.finfo(like.dtype).eps / 2
     of_logdet = like.shape[-1] / 2 * torch.linalg.vector_norm(ratios, dim=-1).sum(-1)
     kl = of_logdet + torch.linalg.vector_norm(moved, dim=-1)

@@ -1,11 +1,12 @@
-"""Wishart and inverse-Wishart distributions over d x d matrices, with real degrees of freedom nu > d - 1, by Bartlett.
+"""Inverse-Wishart distribution over d x d matrices with real degrees of freedom nu > d - 1, by Bartlett's decomposition.
 
     T lower triangular, T_jj^2 ~ Gamma((nu - j + 1) / 2, rate 1/2), T_ij ~ N(0, 1) for i > j      then  TT' ~ W(I, nu)
     W(V, nu), V = CC'          S = BB' with B = CT,          logdet S = 2 sum log(C_jj T_jj),   tr(V^-1 S)   = |T|_F^2
     IW(Psi, nu), Psi = GG'     L = HH' with H = G T^-T,      logdet L = 2 sum log(G_jj / T_jj), tr(Psi L^-1) = |T|_F^2
 
-L ~ IW(Psi, nu) just if L^-1 ~ W(Psi^-1, nu). A sample is never factorised again: close to singular, as it is at few degrees
-of freedom, it would lose twice as many digits. Gradients go through the Gamma draws, and are right in expectation.
+L ~ IW(Psi, nu) if and only if L^-1 ~ W(Psi^-1, nu). A sample is never factorised again: with few degrees of freedom it is
+close to singular, and factorising it would lose twice as many digits. Gradients are propagated through the Gamma draws and
+are unbiased.
 
 References:
     Bartlett, On the theory of statistical regression (1933).
@@ -31,7 +32,7 @@ Degrees = Float[Tensor, "#S"]
 
 @dataclass(frozen=True, eq=False)
 class InverseWishartSample(Precision):
-    """L = HH', H = G T^-T: a sample of IW(GG', nu) by its two triangular factors.
+    """A sample L = HH', H = G T^-T, of IW(GG', nu), stored as two triangular factors.
 
     Arguments:
         root: G.
@@ -71,23 +72,6 @@ class InverseWishartSample(Precision):
         return logdet(self.root) - logdet(self.bartlett)
 
 
-def sample_wishart(
-    root: Root, degrees: Degrees, num_samples: int, generator: Generator | None = None
-) -> Float[Tensor, "S d d"]:
-    """Sample W(V, nu), V = CC'.
-
-    Arguments:
-        root: The lower factor C.
-        degrees: nu > d - 1.
-        num_samples: S.
-        generator: Source of the noise.
-
-    Returns:
-        The lower factor B of the sample BB'.
-    """
-    return root @ sample_bartlett(degrees, root.shape[-1], num_samples, generator)
-
-
 def sample_inverse_wishart(
     root: Root, degrees: Degrees, num_samples: int, generator: Generator | None = None
 ) -> InverseWishartSample:
@@ -106,22 +90,14 @@ def sample_bartlett(
     degrees: Degrees, size: int, num_samples: int, generator: Generator | None = None
 ) -> Float[Tensor, "S d d"]:
     """Sample the lower factor T of TT' ~ W(I, nu)."""
-    # T_jj^2 / 2 ~ Gamma((nu - j + 1) / 2, 1); a draw that underflows would make the sample singular
+    # T_jj^2 / 2 ~ Gamma((nu - j + 1) / 2, 1), clamped since an underflow would make the sample singular
     squares = standard_gamma(_shapes(degrees, size).expand(num_samples, -1), generator)
     diagonal = (2 * squares.clamp_min(torch.finfo(squares.dtype).tiny)).sqrt()
     return standard_normal((num_samples, size, size), degrees, generator).tril(-1) + torch.diag_embed(diagonal)
 
 
-def wishart_log_prob(factor: Float[Tensor, "#S d d"], root: Root, degrees: Degrees) -> Float[Tensor, "#S"]:
-    """log W(S; V, nu) of S = BB', V = CC', from the lower factors B and C."""
-    # tr(V^-1 S) = |C^-1 B|_F^2
-    trace = solve_lower(root[:, None], factor[:, None]).square().sum((1, 2, 3))
-    power = degrees - root.shape[-1] - 1
-    return (power * logdet(factor) - degrees * logdet(root) - trace) / 2 - _log_normaliser(degrees, root.shape[-1])
-
-
 def inverse_wishart_log_prob(matrix: Precision, root: Root, degrees: Degrees) -> Float[Tensor, "#S"]:
-    """log IW(L; Psi, nu) of any L, Psi = GG', from the lower factor G."""
+    """Log-density log IW(L; Psi, nu) of the inverse-Wishart distribution, from the lower factor G of Psi = GG'."""
     # tr(Psi L^-1) = tr(G' L^-1 G)
     trace = (root * matrix.solve(root[:, None])[:, 0]).sum((-2, -1))
     power = degrees + matrix.size + 1
@@ -131,7 +107,7 @@ def inverse_wishart_log_prob(matrix: Precision, root: Root, degrees: Degrees) ->
 def inverse_wishart_kl(root: Root, degrees: Degrees, prior_root: Root, prior_degrees: Degrees) -> Float[Tensor, "#S"]:
     """KL of IW(Psi, nu) from IW(Psi0, nu0) in closed form, from the lower factors of Psi and Psi0.
 
-    The KL does not change under L -> L^-1, so it is that of two Wishart distributions. With E_Q[L^-1] = nu Psi^-1 and
+    The KL does not change under L -> L^-1, so it equals the KL of two Wishart distributions. With E_Q[L^-1] = nu Psi^-1 and
     E_Q[log |L|] = log |Psi| - d log 2 - psi_d(nu/2), where psi_d is the derivative of log Gamma_d,
 
         KL = (nu0 (log |Psi| - log |Psi0|) + nu (tr(Psi^-1 Psi0) - d) + (nu - nu0) psi_d(nu/2)) / 2
@@ -148,11 +124,11 @@ def inverse_wishart_kl(root: Root, degrees: Degrees, prior_root: Root, prior_deg
 
 
 def _shapes(degrees: Degrees, size: int) -> Float[Tensor, "#S d"]:
-    """(nu - j + 1) / 2 for j = 1 .. d."""
+    """Return (nu - j + 1) / 2 for j = 1 .. d."""
     return (degrees[:, None] - torch.arange(size, dtype=degrees.dtype, device=degrees.device)) / 2
 
 
 def _log_normaliser(degrees: Degrees, size: int) -> Float[Tensor, "#S"]:
-    """nu d/2 log 2 + log Gamma_d(nu/2)."""
+    """Return nu d/2 log 2 + log Gamma_d(nu/2)."""
     constant = size * (size - 1) / 4 * math.log(math.pi)
     return degrees * size / 2 * math.log(2) + constant + _shapes(degrees, size).lgamma().sum(-1)

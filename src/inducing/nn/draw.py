@@ -1,7 +1,7 @@
-"""Draw, then run: what a layer and a network return when they are sampled.
+"""Draw, then run: the values that layers and networks return when they are sampled.
 
-A draw is a value. It holds a function that can be run on any data, as often as one likes, and the KL of having drawn
-it. No later change of the parameters alters it.
+A draw holds a function, which can be run on any data any number of times, and its KL. It does not change when the
+parameters change later.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from inducing.checks import check_inputs
 
 @dataclass(frozen=True, eq=False)
 class Function(ABC):
-    """A drawn function (S, B, ...) -> (S, B, ...). A leading axis of 1 is the same in every sample.
+    """A drawn function (S, B, ...) -> (S, B, ...). A leading axis of size 1 means that all samples share the input.
 
-    Subclasses are frozen dataclasses whose fields are tensors, plain modules, other functions, tuples of those, or
-    anything that need not move between devices.
+    Subclasses are frozen dataclasses. Their fields are tensors, plain modules, other functions, tuples of these, or
+    values that do not move between devices.
     """
 
-    # whether the function works in float64, whatever the dtype of its inputs
+    # whether the function computes in float64 for any dtype of its inputs
     keeps_float64: ClassVar[bool] = False
 
     @abstractmethod
@@ -37,7 +37,7 @@ class Function(ABC):
 
     @property
     def consistent(self) -> bool:
-        """Whether the function gives the same answer each time. If not, it resamples on every call."""
+        """Whether the function returns the same outputs at each call. If not, it resamples at every call."""
         return True
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Function:
@@ -47,12 +47,12 @@ class Function(ABC):
         )
 
     def leaves(self) -> Iterator[tuple[str, Tensor | nn.Module]]:
-        """Walk over the tensors and modules, with their names."""
+        """Iterate over the tensors and modules, with their names."""
         for field in dataclasses.fields(self):
             yield from _leaves(field.name, getattr(self, field.name))
 
     def float64_names(self) -> Iterator[str]:
-        """Walk over the names of those tensors that stay in float64."""
+        """Iterate over the names of the tensors that stay in float64."""
         if self.keeps_float64:
             yield from (name for name, _ in self.leaves())
         else:
@@ -92,14 +92,14 @@ class Sum(Function):
 
 
 class Draw(NamedTuple):
-    """What one layer returns.
+    """A drawn layer.
 
     Arguments:
         function: The sampled layer, (S, B, ...) -> (S, B, ...).
-        inducing: Its output at the inducing points, or None where there are none. Layers above are conditioned on it; the
-            function of a last Gaussian process has it integrated out.
-        kl: One sample of log Q - log P of the weights (or its expectation in closed form).
-        prior_kl: The same for the variables of the prior itself, such as its scale; zero where it has none.
+        inducing: Its output at the inducing points, or None if there are none. Layers above are conditioned on it. The
+            function of a last Gaussian process layer has it integrated out.
+        kl: One sample of log Q - log P of the weights, or its expectation.
+        prior_kl: The same for the prior's own variables, such as its scale. Zero if it has none.
     """
 
     function: Function
@@ -108,14 +108,28 @@ class Draw(NamedTuple):
     prior_kl: Float[Tensor, " S"]
 
 
+class PartDraw(NamedTuple):
+    """A drawn part of a network.
+
+    Arguments:
+        function: The sampled part.
+        inducing: Its output at the inducing points, or None if there are none.
+        layers: The draws of the Bayesian layers in it.
+    """
+
+    function: Function
+    inducing: Float[Tensor, "S M *out"] | None
+    layers: tuple[Draw, ...]
+
+
 class NetworkDraw(NamedTuple):
-    """What a network returns.
+    """A drawn network.
 
     Arguments:
         function: The sampled network. ``function.steps`` are its parts, one for each entry of the network's list, so
             ``Chain(function.steps[:3])`` is the function up to the third.
         inducing: The output at the inducing points.
-        layers: The draws of the Bayesian layers, in order; those inside a residual block too.
+        layers: The draws of the Bayesian layers, also of those inside residual blocks, in order.
     """
 
     function: Chain
@@ -128,9 +142,9 @@ class NetworkDraw(NamedTuple):
 
 
 class FunctionSamples(nn.Module):
-    """Frozen functions as a plain module, (B, ...) -> (S, B, ...): it can be moved, saved and differentiated in x.
+    """Frozen functions as a plain module, (B, ...) -> (S, B, ...), which can be moved, saved and differentiated in x.
 
-    Calls with the same rows give the same answers, in whatever batches they come.
+    The same row gives the same outputs in every call and every batch.
 
     Arguments:
         function: The functions to freeze.
@@ -142,10 +156,10 @@ class FunctionSamples(nn.Module):
         super().__init__()
         self.input_shape = input_shape
         if not function.consistent:
-            raise ValueError("only a consistent function can be frozen; this one resamples on every call")
-        # contiguous, as in a file: the order in memory decides how products are rounded
+            raise ValueError("the function resamples at every call. Only a consistent function can be frozen")
+        # contiguous, as in a file, since the memory layout affects how products are rounded
         function = copy.deepcopy(function.map(lambda tensor: tensor.detach().contiguous()))
-        # the tensors live in the buffers; the structure keeps only their shapes
+        # the buffers hold the tensors; the structure keeps only their shapes
         self._structure = function.map(lambda tensor: tensor.to("meta"))
         for name, leaf in self._structure.leaves():
             if isinstance(leaf, nn.Module):
@@ -153,10 +167,10 @@ class FunctionSamples(nn.Module):
         for name, leaf in function.leaves():
             if isinstance(leaf, Tensor):
                 self.register_buffer(name, leaf)
-        # buffers are registered in the order in which map meets them
+        # buffers are registered in the order in which `map` visits them
         self._names = tuple(self._buffers)
         self._float64_names = tuple(function.float64_names())
-        # carries the dtype of inputs, which Gaussian processes do not share, through .double() and the like
+        # keeps track of the dtype of inputs through .double() etc.; tensors of Gaussian processes have another dtype
         device = next((leaf.device for _, leaf in function.leaves() if isinstance(leaf, Tensor)), None)
         self.register_buffer("_input_dtype", torch.empty(0, dtype=dtype, device=device), persistent=False)
 
@@ -167,7 +181,7 @@ class FunctionSamples(nn.Module):
 
     @property
     def function(self) -> Function:
-        """The functions that were frozen, (S, B, ...) -> (S, B, ...), with the tensors of this module."""
+        """The frozen functions, (S, B, ...) -> (S, B, ...), with the tensors of this module."""
         tensors = map(self.get_buffer, self._names)
         return self._structure.map(lambda _: next(tensors))
 
@@ -179,7 +193,7 @@ class FunctionSamples(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FunctionSamples:
         wide = {name: self.get_buffer(name) for name in self._float64_names}
         super()._apply(fn, recurse)
-        # a Gaussian process moves between devices, but .float() would cost it its digits
+        # Gaussian processes move between devices, but must stay in float64 under .float()
         for name, tensor in wide.items():
             self._buffers[name] = tensor.to(self.get_buffer(name).device)
         return self

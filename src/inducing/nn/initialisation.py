@@ -1,4 +1,4 @@
-"""First values: the shape of the inputs, the inducing points, and the last layer's pseudo-outputs."""
+"""Input shape, initial inducing points and initial pseudo-outputs of a network."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import DTYPES, check_finite, check_tensor
 from inducing.linalg.noise import initial_normal
-from inducing.nn.layers import Layer, Shape
+from inducing.nn.context import Shape
+from inducing.nn.layers.base import Layer
 
 
 def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
-    """Take the shape of one input row from the inducing points, from the user, or from the first layer."""
+    """Return the shape of one input row: of the inducing points, as given by the user, or of the first layer."""
     shape = (int(given),) if isinstance(given, int | Integral) else given
     if inducing_points is not None:
         points = tuple(check_tensor("inducing_points", inducing_points).shape[1:])
@@ -27,13 +28,13 @@ def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: i
         return tuple(shape)
     if isinstance(first, Layer) and first.input_shape is not None:
         return first.input_shape
-    raise ValueError("the shape of the inputs is not known; pass input_shape, e.g. input_shape=(1, 28, 28)")
+    raise ValueError("the shape of the inputs is unknown. Pass input_shape, e.g. input_shape=(1, 28, 28)")
 
 
-def first_inducing_points(
+def initial_inducing_points(
     points: Tensor | None, number: int | None, shape: Shape, generator: Generator | None
 ) -> Tensor | None:
-    """Take the inducing points that the user gave, or draw as many as asked for from N(0, 1)."""
+    """Copy the user's inducing points, or draw inducing points from N(0, 1)."""
     if points is not None:
         if points.dtype not in DTYPES:
             raise TypeError(
@@ -54,25 +55,25 @@ def first_inducing_points(
     return initial_normal(number, *shape, generator=generator)
 
 
-def first_targets(targets: Tensor | None, points: Tensor | None, ending: Layer | None) -> Tensor | None:
-    """Turn the inducing targets into first values of the pseudo-outputs of the layer that ends the network."""
+def initial_targets(targets: Tensor | None, points: Tensor | None, ending: Layer | None) -> Tensor | None:
+    """Convert the inducing targets to initial pseudo-outputs of the last layer."""
     if targets is None:
         return None
     targets = check_tensor("inducing_targets", targets)
     if points is None or ending is None or not ending.needs_inducing:
         raise ValueError(
-            "inducing_targets are first values for the pseudo-outputs of a last layer with a GlobalInducing posterior, "
-            "but the network does not end in one; leave them out"
+            "inducing_targets need a last layer with a GlobalInducing posterior, but the network does not end in one. "
+            "Leave them out"
         )
     check_finite("inducing_targets", targets)
     outputs = ending.out_features
     if not targets.is_floating_point() and targets.ndim == 1:
         if targets.numel() and not (int(targets.min()) >= 0 and int(targets.max()) < outputs):
-            raise ValueError(f"inducing_targets holds labels outside 0..{outputs - 1}, the classes of the last layer")
+            raise ValueError(f"inducing_targets has labels outside 0..{outputs - 1}, the classes of the last layer")
         targets = nn.functional.one_hot(targets.long(), outputs)
     if tuple(targets.shape) != (len(points), outputs):
         raise ValueError(
-            f"inducing_targets must be ({len(points)}, {outputs}), a row for each inducing point, "
+            f"inducing_targets must be ({len(points)}, {outputs}), one row for each inducing point, "
             f"got {tuple(targets.shape)}" + ("; use y[:, None]" if targets.ndim == 1 else "")
         )
     return targets.detach().to(points.dtype)

@@ -1,1 +1,1 @@
-"""What a fitted network says about new data, how good that is, and how it looks."""
+"""Predictions of a fitted network, metrics, and plots."""

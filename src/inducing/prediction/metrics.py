@@ -1,4 +1,4 @@
-"""How good a prediction is, on the scale of the targets."""
+"""Metrics of predictions, on the original scale of the targets."""
 
 from __future__ import annotations
 
@@ -9,44 +9,45 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from inducing.checks import check_finite
 from inducing.nn.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
 from inducing.prediction.predictive import Predictive
 
 
 def rmse(predictive: Predictive, y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]) -> float:
-    """Root of the mean squared error of the predictive mean, over rows and outputs.
+    """Root mean squared error of the predictive mean, over rows and outputs.
 
     For a Bernoulli likelihood it is the root of the Brier score.
     """
     if predictive.likelihood.support == "classes":
-        raise TypeError("classes have no squared error; use accuracy or log_likelihood")
+        raise TypeError("rmse is not defined for classes. Use accuracy or log_likelihood")
     mean = predictive.mean
     return float((mean - predictive.check_targets(y).to(mean.dtype)).square().mean().sqrt())
 
 
 def log_likelihood(predictive: Predictive, y: Tensor) -> float:
-    """Mean over rows of log p(y | x), in nats: a density for real targets, a probability for classes and counts."""
+    """Mean over rows of log p(y | x), in nats: log-density for real targets, log-probability for classes and counts."""
     return float(predictive.log_prob(y).mean())
 
 
 def accuracy(predictive: Predictive, y: Tensor) -> float:
-    """Fraction of rows whose most probable class is the true one; for a Bernoulli likelihood, of rows and outputs."""
+    """Fraction of rows whose most probable class is correct. For a Bernoulli likelihood, all outputs of a row count."""
     if isinstance(predictive.likelihood, Bernoulli):
         return float(((predictive.mean > 0.5) == predictive.check_targets(y).bool()).float().mean())
     if not isinstance(predictive.likelihood, Categorical):
         raise TypeError(
-            f"accuracy is for classes, not for a {type(predictive.likelihood).__name__} likelihood; use rmse"
+            f"accuracy is for classes, not for a {type(predictive.likelihood).__name__} likelihood. Use rmse"
         )
     return float((predictive.mean.argmax(-1) == predictive.check_targets(y)).float().mean())
 
 
 class CalibrationCurve(NamedTuple):
-    """How often the most probable class is right, by how probable it is said to be.
+    """Accuracy of the most probable class against its predicted probability, in bins.
 
     Arguments:
-        confidence: Mean probability of the most probable class in each bin; NaN in an empty one.
-        accuracy: Fraction of its rows where that class is the true one; NaN in an empty one.
-        num_rows: Number of its rows.
+        confidence: Mean probability of the most probable class in each bin. NaN in an empty bin.
+        accuracy: Fraction of rows in each bin whose most probable class is correct. NaN in an empty bin.
+        num_rows: Number of rows in each bin.
     """
 
     confidence: Float[Tensor, " bins"]
@@ -55,7 +56,7 @@ class CalibrationCurve(NamedTuple):
 
 
 def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = 20) -> CalibrationCurve:
-    """Compare confidence with accuracy in bins of equal width from 0 to 1."""
+    """Return confidence and accuracy in bins of equal width from 0 to 1."""
     if num_bins < 1:
         raise ValueError(f"num_bins must be at least 1, got {num_bins}")
     confidence, predicted = _probabilities(predictive).double().max(-1)
@@ -68,57 +69,61 @@ def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: in
 
 
 def expected_calibration_error(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = 20) -> float:
-    """The mean over rows of |confidence - accuracy| of their bin (Guo et al., 2017): 0 is perfect."""
+    """Expected calibration error (Guo et al., 2017): the mean over rows of |confidence - accuracy| of their bin."""
     curve = calibration_curve(predictive, y, num_bins)
-    # without the empty bins, whose NaN is no error; that of a prediction is one, and stays
+    # empty bins are NaN and are left out; NaN predictions are not left out
     filled = curve.num_rows > 0
     gaps = (curve.confidence - curve.accuracy).abs()[filled]
     return float((gaps * curve.num_rows[filled]).sum() / curve.num_rows.sum())
 
 
 def entropy(predictive: Predictive) -> Float[Tensor, " B"]:
-    """Entropy of the predicted class of each row, in nats: how unsure the prediction is, whatever the reason."""
+    """Entropy of the predicted class probabilities of each row, in nats."""
     return torch.special.entr(_probabilities(predictive)).sum(-1)
 
 
 def auroc(known: Float[Tensor, " N"], unknown: Float[Tensor, " M"]) -> float:
-    """How well a score tells unknown inputs from known ones: P(score of an unknown > score of a known), ties half.
+    """Area under the ROC curve of a score that should be larger for unknown inputs than for known ones.
 
-    With the `entropy` of predictions as the score, 1 says that all unknown inputs are met with more doubt.
+    It is P(score of an unknown input > score of a known input), where ties count one half. For example, the score is the
+    `entropy` of predictions, and the unknown inputs are images of another dataset.
     """
-    labels = torch.cat([torch.zeros(len(known)), torch.ones(len(unknown))])
-    # importing it takes as long as importing torch
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(labels.numpy(), torch.cat([known, unknown]).cpu().numpy()))
+    for name, scores in (("known", known), ("unknown", unknown)):
+        check_finite(name, scores)
+    ordered = known.sort().values
+    smaller, not_larger = torch.searchsorted(ordered, unknown), torch.searchsorted(ordered, unknown, right=True)
+    return float((smaller + not_larger).double().mean() / (2 * len(known)))
 
 
 def _probabilities(predictive: Predictive) -> Float[Tensor, "B K"]:
-    """The probability of each class; two of them for a Bernoulli likelihood with one output."""
+    """Return class probabilities. For a Bernoulli likelihood with one output, return those of both classes."""
     mean = predictive.mean
     if isinstance(predictive.likelihood, Bernoulli) and mean.shape[1:] == (1,):
         return torch.cat([1 - mean, mean], -1)
     if not isinstance(predictive.likelihood, Categorical):
-        raise TypeError(f"this is for one class a row, not for a {type(predictive.likelihood).__name__} likelihood")
+        raise TypeError(
+            f"this metric is for one class per row, not for a {type(predictive.likelihood).__name__} likelihood"
+        )
     return mean
 
 
 def crps(predictive: Predictive, y: Tensor) -> float:
-    """Continuous ranked probability score, the mean over rows and outputs: in the units of the targets, smaller is better.
+    """Continuous ranked probability score, averaged over rows and outputs, in the units of the targets. Smaller is better.
 
-    It is the integral over t of (P(Y <= t) - [y <= t])^2, and the absolute error of a prediction that is a point. For
-    Gaussian noise it is exact for the mixture of draws; for others an unbiased estimate from one sample of each draw.
+    It is the integral over t of (P(Y <= t) - [y <= t])^2. For a point prediction it equals the absolute error. For Gaussian
+    noise it is computed exactly for the mixture of draws. For other noise it is an unbiased estimate from one sample of each
+    draw.
     """
     if predictive.likelihood.support == "classes":
-        raise TypeError("classes have no order and no CRPS; use accuracy or log_likelihood")
+        raise TypeError("the CRPS is not defined for classes. Use accuracy or log_likelihood")
     scale = torch.as_tensor(predictive.scale)
     y = predictive.check_targets(y).to(predictive.outputs.dtype)
     if not isinstance(predictive.likelihood, Gaussian | HeteroscedasticGaussian):
         samples = predictive.samples.sort(0).values
         number = len(samples)
         if number < 2:
-            raise ValueError("an estimate of the CRPS needs at least two draws")
-        # E|Y - y| - E|Y - Y'| / 2, the mean over pairs from the order: sum_i (2 i - S - 1) y_(i) / (S (S - 1))
+            raise ValueError(f"an estimate of the CRPS needs at least two draws, got {number}")
+        # E|Y - y| - E|Y - Y'| / 2; with sorted samples, E|Y - Y'| / 2 = sum_i (2 i - S - 1) y_(i) / (S (S - 1))
         ranks = torch.arange(1, number + 1).to(samples).view(-1, *[1] * (samples.ndim - 1))
         spread = ((2 * ranks - number - 1) * samples).sum(0) / (number * (number - 1))
         return float(((samples - y).abs().mean(0) - spread).mean())
@@ -132,16 +137,16 @@ def crps(predictive: Predictive, y: Tensor) -> float:
 
 
 def coverage(predictive: Predictive, y: Tensor, level: float = 0.9) -> float:
-    """Fraction of rows and outputs inside the central interval that should hold this share of them."""
+    """Fraction of targets inside the central predictive interval of probability ``level``."""
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}; 0.9 is that of 90 % intervals")
+        raise ValueError(f"level must be between 0 and 1, e.g. 0.9 for 90 % intervals, got {level}")
     y = predictive.check_targets(y)
     low, high = predictive.quantile([(1 - level) / 2, (1 + level) / 2])
     return float(((low <= y) & (y <= high)).double().mean())
 
 
 def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:
-    """E|X| of X ~ N(mean, variance)."""
+    """Return E|X| of X ~ N(mean, variance)."""
     std = variance.sqrt()
     ratio = mean / std
     density = torch.exp(-ratio.square() / 2) / math.sqrt(2 * math.pi)

@@ -1,4 +1,4 @@
-"""The predictive distribution: a mixture over posterior draws.
+"""The predictive distribution, a mixture over posterior draws.
 
 p(y | x) = 1/S sum_s p(y | f_s(x)),   V[y] = E_s V[y | f_s] (aleatoric) + V_s E[y | f_s] (epistemic)
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,10 +19,10 @@ from torch import Tensor
 
 from inducing.arrays import as_tensor
 from inducing.checks import check_dtype, check_inputs, check_whole
-from inducing.inference.checkpoint import checksums
-from inducing.inference.distributed import ALONE, join
-from inducing.inference.division import check_parallel, shares
-from inducing.inference.hmc import HMCSamples
+from inducing.inference.hmc.sampler import HMCSamples
+from inducing.inference.identity import checksums
+from inducing.inference.parallel.division import check_parallel, shares
+from inducing.inference.parallel.ranks import ALONE, Ranks, join
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood, integer_quantile
@@ -35,13 +35,13 @@ from inducing.threads import Work, threads_for, threads_of_user, using_threads
 class Predictive:
     """A mixture of S likelihoods, one for each posterior draw.
 
-    All figures are on the scale of the targets: ``location + scale * y`` for targets y that the network saw.
+    All values are on the original scale of the targets: ``location + scale * y``, where y are the targets in training.
 
     Arguments:
         outputs: Outputs of the S drawn functions.
-        likelihood: The distribution of a target given an output; a copy that later training does not change.
-        location: Mean of the original targets, where the network saw standardised ones.
-        scale: Their standard deviation.
+        likelihood: The distribution of a target given an output. It is a copy that later training does not change.
+        location: Mean of the original targets, if the network was trained on standardised targets.
+        scale: Standard deviation of the original targets.
         seed: Seed of `samples`.
     """
 
@@ -53,40 +53,40 @@ class Predictive:
 
     @property
     def mean(self) -> Float[Tensor, "B *O"]:
-        """E[y | x]; for classes, their probabilities."""
+        """E[y | x], or the class probabilities."""
         return self.location + self.scale * self.likelihood.mean(self.outputs).mean(0)
 
     @property
     def aleatoric(self) -> Float[Tensor, "B *O"]:
-        """Variance from the noise in the targets: it stays however many data there are."""
+        """Variance from the noise in the targets, which more data do not reduce."""
         return self.scale**2 * self.likelihood.variance(self.outputs).mean(0)
 
     @property
     def epistemic(self) -> Float[Tensor, "B *O"]:
-        """Variance from not knowing the function: it goes with more data."""
+        """Variance from uncertainty about the function, which more data reduce."""
         return self.scale**2 * self.likelihood.mean(self.outputs).var(0, correction=0)
 
     @property
     def variance(self) -> Float[Tensor, "B *O"]:
-        """The total variance, aleatoric plus epistemic."""
+        """Total variance: aleatoric plus epistemic."""
         return self.aleatoric + self.epistemic
 
     @property
     def stddev(self) -> Float[Tensor, "B *O"]:
-        """The square root of the total variance."""
+        """Square root of the total variance."""
         return self.variance.sqrt()
 
     @property
     def samples(self) -> Tensor:
-        """One draw of y from each component of the mixture, (S, B, ...); class labels for classes."""
+        """One draw of y from each component of the mixture, (S, B, ...). Draws of classes are labels."""
         drawn = self.likelihood.sample(self.outputs, seeded(self.seed, "observation noise"))
         return self.location + self.scale * drawn if drawn.is_floating_point() else drawn
 
     def log_prob(self, y: Tensor | ArrayLike) -> Float[Tensor, " B"]:
-        """log p(y | x) of each row: the log-sum-exp over draws, as a density on the original scale of the targets.
+        """Return log p(y | x) of each row: the log-sum-exp over draws, on the original scale of the targets.
 
-        Targets are a tensor shaped as the predictions are, or an array. For classes and counts it is the logarithm of a
-        probability.
+        It is a log-density for real targets, and a log-probability for classes and counts. Targets are a tensor with the
+        shape of the predictions, or an array.
         """
         y = self.check_targets(y)
         standardised = (y - self.location) / self.scale if y.is_floating_point() else y
@@ -97,15 +97,15 @@ class Predictive:
         return mixture - scale.log().expand(self._target_shape).sum()
 
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
-        """Quantiles of the mixture for each output: (B, ...) for a number, (Q, B, ...) for several.
+        """Return quantiles of the mixture for each output: (B, ...) for one level, (Q, B, ...) for several.
 
-        A quantile of a mixture lies between the smallest and the largest of its components' quantiles. A search on the
-        logarithm of the nearer tail finds it, in float64, so that far tails keep their digits. For counts, and for 0 and 1,
-        it is the smallest integer k with P(Y <= k) >= q.
+        A quantile of a mixture is between the smallest and the largest quantile of its components. It is the root of the
+        logarithm of the nearer tail, computed in float64, so that extreme quantiles are accurate. For counts and binary
+        targets it is the smallest integer k with P(Y <= k) >= q.
         """
         levels = as_tensor(q, dtype=torch.float64)
         if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"quantiles are one or more numbers between 0 and 1, got {q}")
+            raise ValueError(f"q must be one or more numbers between 0 and 1, got {q}")
         found = torch.stack([self._quantile(level) for level in levels.reshape(-1).tolist()])
         found = self.location + self.scale * found.to(self.outputs.dtype)
         return found if levels.ndim else found[0]
@@ -128,9 +128,9 @@ class Predictive:
         return find_root(excess, low, high)
 
     def check_targets(self, y: Tensor | ArrayLike) -> Tensor:
-        """Refuse targets that do not fit the predictions, also those that would only broadcast.
+        """Return the targets as a tensor. Raise an error if their shape differs from that of the predictions.
 
-        Arrays, unlike tensors, may have one number for each row where there is one target, as those of scikit-learn have.
+        Targets are not broadcast. Arrays, unlike tensors, may have shape (B,) if there is one target, as in scikit-learn.
         """
         if not isinstance(y, Tensor):
             y = as_tensor(y)
@@ -142,21 +142,23 @@ class Predictive:
         return y
 
     def unstandardise(self, location: ArrayLike, scale: ArrayLike) -> Predictive:
-        """Return the same prediction on the original scale of the targets, y = location + scale * y_standardised.
+        """Return the prediction on the original scale of the targets, y = location + scale * y_standardised.
 
         Both are numbers, or arrays or tensors with one number for each output.
         """
         if self.likelihood.support != "real":
-            raise TypeError(f"targets of a {type(self.likelihood).__name__} likelihood have no other scale")
+            raise TypeError(
+                f"targets of a {type(self.likelihood).__name__} likelihood cannot be rescaled. Do not standardise them"
+            )
         mean, std = (as_tensor(v, dtype=self.outputs.dtype, device=self.outputs.device) for v in (location, scale))
         targets = self._target_shape
         if not (mean.shape in ((), (1,), targets) and std.shape in ((), (1,), targets) and (std > 0).all()):
-            raise ValueError(f"location and scale must be numbers, or {targets} of them, and scale positive")
+            raise ValueError(f"location and scale must be numbers or have shape {targets}, and scale must be positive")
         return replace(self, location=mean + std * self.location, scale=std * self.scale)
 
     @property
     def _target_shape(self) -> tuple[int, ...]:
-        """Shape of one row of predictions; that of the outputs, unless some of them say something else than the mean."""
+        """Shape of one row of predictions. It differs from that of the outputs if some outputs are not means."""
         return tuple(self.likelihood.mean(self.outputs).shape[2:])
 
 
@@ -171,18 +173,18 @@ def predict(
 ) -> Predictive:
     """Predict the targets of new inputs.
 
-    The same seed draws the same functions, so predictions do not depend on how the rows are batched.
+    The same seed draws the same functions for every batch size.
 
     Arguments:
         network: A fitted network, or the draws of `inducing.hmc`.
-        likelihood: Its likelihood.
+        likelihood: The likelihood of the network.
         x: New inputs.
-        num_samples: Number of posterior draws in the mixture; 100 is the default. Those of `inducing.hmc` are all used.
-        batch_size: Rows to run at a time; the default is all.
+        num_samples: Number of posterior draws in the mixture. Default: 100. All draws of `inducing.hmc` are used.
+        batch_size: Number of rows to run at a time. Default: all.
         seed: Seed of the draws.
-        parallel: What the processes that `torchrun` started divide: "samples", the draws, each with a stream of its own;
-            "rows", the inputs, which gives the prediction of one process. All of them must call it, with the same
-            arguments, and all have the whole prediction in the end. None: each that calls it works by itself.
+        parallel: How the processes started by `torchrun` divide the work. "samples": each process has its own draws.
+            "rows": each process has a part of the inputs, and the result is that of one process. All processes must make
+            this call with the same arguments, and all return the whole prediction. Default: this process works alone.
 
     Example:
         >>> import inducing, torch
@@ -195,72 +197,85 @@ def predict(
         batch_size = check_whole("batch_size", batch_size)
     check_parallel(parallel, ("samples", "rows"))
     ranks = ALONE if parallel is None else join()
-    parts, stream = [1], seed
     if isinstance(network, HMCSamples):
-        if num_samples is not None:
-            raise ValueError(
-                "num_samples draws functions from a network; those of hmc are drawn already, and all are used. Leave it "
-                "out, or keep fewer draws with hmc(..., thin=10)"
-            )
-        if parallel == "samples":
-            raise ValueError('draws of hmc are drawn already; divide the inputs over processes, parallel="rows"')
-        functions = network.functions
-        x = check_inputs(x, functions.input_shape, functions.dtype)
-        threads = _choose_threads(lambda *_: functions, x, 1, batch_size)
+        functions, operations = _draws_of_hmc(network, x, num_samples, parallel)
     else:
-        x = check_inputs(x, network.input_shape, network.dtype)
-        network.tie(likelihood)
         num_samples = 100 if num_samples is None else check_whole("num_samples", num_samples)
-        if parallel == "samples":
-            if num_samples < ranks.size:
-                raise ValueError(
-                    f"{num_samples} draws cannot be divided over {ranks.size} processes; raise num_samples, or divide the "
-                    'inputs, parallel="rows"'
-                )
-            parts = shares(num_samples, ranks.size)
-            num_samples = parts[ranks.rank]
-            if not ranks.first:
-                stream = seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
-        threads = _choose_threads(network.sample_functions, x, num_samples, batch_size)
-        with using_threads(threads):
-            functions = network.sample_functions(num_samples, stream)
+        own_ranks = ranks if parallel == "samples" else ALONE
+        functions, operations = _draw(network, likelihood, x, num_samples, seed, own_ranks)
     if ranks.size > 1:
         models = [likelihood, network] if isinstance(network, Network) else [likelihood]
-        learned = [checksums(model.parameters()) for model in models]
-        same = {
+        arguments = {
             "x": checksums([x]),
-            "parameters": learned,
-            "num_samples": int(sum(parts)),
+            "parameters": [checksums(model.parameters()) for model in models],
+            "num_samples": num_samples,
             "seed": int(seed),
             "parallel": parallel,
         }
-        ranks.agree(same, "predict divides them itself")
-    if parallel == "rows":
-        # with fewer rows than processes, all of them do all
-        ranks = ranks if len(x) >= ranks.size else ALONE
-        parts = shares(len(x), ranks.size)
-        x = x.split(parts)[ranks.rank]
-    device = functions.device
-    with torch.no_grad(), using_threads(threads):
-        outputs = torch.cat([functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))], 1)
-    outputs = ranks.concatenate(outputs, 1 if parallel == "rows" else 0, parts)
-    frozen = copy.deepcopy(likelihood).requires_grad_(False)
-    return Predictive(outputs, frozen, seed=seed)
+        ranks.agree(arguments, "predict divides them itself")
+    size = min(batch_size or len(x), len(x))
+    with torch.no_grad(), using_threads(threads_for(size * operations)):
+        # with fewer rows than processes, each runs all of them
+        if parallel == "rows" and len(x) >= ranks.size:
+            counts = shares(len(x), ranks.size)
+            outputs = ranks.concatenate(_run(functions, x.split(counts)[ranks.rank], size), 1, counts)
+        else:
+            outputs = _run(functions, x, size)
+    if parallel == "samples":
+        assert num_samples is not None
+        outputs = ranks.concatenate(outputs, 0, shares(num_samples, ranks.size))
+    return Predictive(outputs, copy.deepcopy(likelihood).requires_grad_(False), seed=seed)
 
 
-def _choose_threads(
-    sample: Callable[[int, int], FunctionSamples], x: Tensor, num_samples: int, batch_size: int | None
-) -> int:
-    """The number of threads for the draws and a batch, by the work of one draw and one row."""
-    of_user = threads_of_user()
-    if of_user is not None:
-        return of_user
-    with using_threads(1), torch.no_grad(), warnings.catch_warnings():
-        # what there is to warn of is said by the draws themselves
+def _draws_of_hmc(
+    samples: HMCSamples, x: Tensor, num_samples: int | None, parallel: str | None
+) -> tuple[FunctionSamples, float]:
+    """Return all draws of `hmc`, and the number of floating-point operations to run them on one row."""
+    if num_samples is not None:
+        raise ValueError(
+            "num_samples cannot be given for the draws of hmc, since all are used. Leave it out, or keep fewer draws with "
+            "hmc(..., thin=10)"
+        )
+    if parallel == "samples":
+        raise ValueError('the draws of hmc cannot be divided over processes. Divide the inputs with parallel="rows"')
+    check_inputs(x, samples.functions.input_shape, samples.functions.dtype)
+    return samples.functions, _operations_of_a_row(samples.functions, x)
+
+
+def _draw(
+    network: Network, likelihood: Likelihood, x: Tensor, num_samples: int, seed: int, ranks: Ranks
+) -> tuple[FunctionSamples, float]:
+    """Return this rank's draws from a network, and the number of floating-point operations to run them on one row."""
+    check_inputs(x, network.input_shape, network.dtype)
+    if num_samples < ranks.size:
+        raise ValueError(
+            f"{num_samples} draws cannot be divided over {ranks.size} processes. Raise num_samples, or divide the inputs "
+            'with parallel="rows"'
+        )
+    count = shares(num_samples, ranks.size)[ranks.rank]
+    own_seed = seed if ranks.first else seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
+    if threads_of_user() is not None:
+        return network.sample_functions(count, own_seed, likelihood), 0.0
+    with using_threads(1), warnings.catch_warnings(), Work() as drawing:
+        # the actual draws below give the same warnings
         warnings.simplefilter("ignore")
-        with Work() as drawing:
-            functions = sample(1, 0)
-        with Work() as running:
-            functions(x[:1].to(functions.device))
-    rows = min(batch_size or len(x), len(x))
-    return threads_for(num_samples * (drawing.operations + rows * running.operations))
+        one = network.sample_functions(1, 0, likelihood)
+    # independent of the batch size, so that functions drawn for other batch sizes are rounded in the same way
+    with using_threads(threads_for(count * drawing.operations)):
+        functions = network.sample_functions(count, own_seed, likelihood)
+    return functions, count * _operations_of_a_row(one, x)
+
+
+def _operations_of_a_row(functions: FunctionSamples, x: Tensor) -> float:
+    """Return the number of floating-point operations to run functions on one row, or 0 if the user has set the threads."""
+    if threads_of_user() is not None:
+        return 0.0
+    with using_threads(1), torch.no_grad(), warnings.catch_warnings(), Work() as running:
+        warnings.simplefilter("ignore")
+        functions(x[:1].to(functions.device))
+    return running.operations
+
+
+def _run(functions: FunctionSamples, x: Float[Tensor, "B *in"], size: int) -> Float[Tensor, "S B *out"]:
+    """Return the outputs of the functions, computed in batches."""
+    return torch.cat([functions(rows.to(functions.device)) for rows in x.split(max(size, 1))], 1)

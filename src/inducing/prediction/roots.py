@@ -1,4 +1,4 @@
-"""Where increasing functions are zero, many at once."""
+"""Roots of many increasing functions in parallel."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 
 
 def find_root(
     function: Callable[[Float[Tensor, "*B"]], Float[Tensor, "*B"]], low: Float[Tensor, "*B"], high: Float[Tensor, "*B"]
 ) -> Float[Tensor, "*B"]:
-    """The root of each function between a point where it is not positive and one where it is not negative.
+    """Return the root of each function in an interval, by Chandrupatla's method (1997).
 
-    Chandrupatla's method (1997): inverse quadratic interpolation where it is safe, else bisection. Smooth functions take
-    about ten steps to all digits, where bisection takes fifty. Digits are those of the root, or of the distance of the ends.
+    It uses inverse quadratic interpolation where this is safe, and bisection elsewhere. Smooth functions need about ten
+    steps to machine precision; bisection alone needs fifty. The precision is relative to the root or the interval length.
 
     Arguments:
-        function: Increasing functions, element by element.
-        low: Lower ends.
-        high: Upper ends.
+        function: Increasing functions, applied elementwise.
+        low: Lower ends, where the functions are not positive.
+        high: Upper ends, where the functions are not negative.
 
     Example:
         >>> import torch
@@ -31,12 +31,12 @@ def find_root(
         tensor([1.4142, 3.0000], dtype=torch.float64)
     """
     precision = torch.finfo(low.dtype).eps
-    # the root lies between a and b; c is the end that was given up last
+    # the root is between a and b; c is the end that was replaced last
     a, b = high, low
     fa, fb = function(a), function(b)
     t = torch.full_like(a, 0.5)
     best = a
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         x = a + t * (b - a)
         fx = function(x)
         same = fx.sign() == fa.sign()
@@ -50,7 +50,7 @@ def find_root(
             break
         xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
         quadratic = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
-        # where a division by zero made NaN the comparisons are false
+        # comparisons are false for NaN from a division by zero
         safe = (phi.square() < xi) & ((1 - phi).square() < 1 - xi) & quadratic.isfinite()
         t = torch.where(safe, quadratic, 0.5)
         smallest = smallest.clamp(0, 0.5).nan_to_num(0.5)

@@ -1,6 +1,6 @@
-"""A model as one safetensors file with a JSON header: safe to open from strangers, since nothing in it is executed."""
+"""A model as one safetensors file with a JSON header. Nothing in a file is executed, so files of others are safe to open."""
 
-from inducing.saving.file import SavedModelError, load, save
-from inducing.saving.objects import Savable, decode, encode, register, register_by
+from inducing.saving.file import load, save
+from inducing.saving.registry import Savable, register, register_later
 
-__all__ = ["Savable", "SavedModelError", "decode", "encode", "load", "register", "register_by", "save"]
+__all__ = ["Savable", "load", "register", "register_later", "save"]

@@ -68,7 +68,7 @@ def test_bernoulli_quantiles_are_those_of_scipy_and_ties_go_down():
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
-def test_bernoulli_takes_yes_and_no_as_people_have_them(dtype):
+def test_bernoulli_accepts_targets_of_all_dtypes(dtype):
     y = inducing.Bernoulli().check_targets(YES.to(dtype), (3,))
     expected = inducing.Bernoulli().log_prob(OUTPUTS, YES.float())
     torch.testing.assert_close(inducing.Bernoulli().log_prob(OUTPUTS, y), expected)

@@ -1,4 +1,4 @@
-"""Against scipy.stats, which is computed in another way."""
+"""Likelihoods of counts against scipy.stats."""
 
 import numpy as np
 import pytest
@@ -99,8 +99,8 @@ def test_a_large_concentration_gives_back_poisson():
     )
 
 
-def test_far_too_large_outputs_are_pulled_back():
-    """Where exp(f) overflows the gradient is finite and still says: smaller."""
+def test_gradients_reduce_outputs_that_are_far_too_large():
+    """Where exp(f) overflows, the gradient is finite and has the right sign."""
     outputs = torch.tensor([30.0, 100.0, 1e6])[:, None, None].requires_grad_()
     for likelihood in (inducing.Poisson(), inducing.NegativeBinomial()):
         (gradient,) = torch.autograd.grad(likelihood.log_prob(outputs, torch.ones(1, 1)).sum(), outputs)

@@ -36,7 +36,7 @@ def test_gaussian_samples():
     assert abs((sample.var() / 0.25 - 1) / (2 / 40_000) ** 0.5) < 4
 
 
-def test_gaussian_first_noise_is_the_papers():
+def test_gaussian_initial_noise_is_the_papers():
     likelihood = inducing.Gaussian()
     assert likelihood.noise_variance.item() == pytest.approx(math.exp(-3))
     assert likelihood.scaled_log_variance.item() == pytest.approx(-0.3)

@@ -1,4 +1,4 @@
-"""Against scipy.stats."""
+"""Student t likelihoods against scipy.stats."""
 
 import numpy as np
 import pytest

@@ -3,7 +3,6 @@ import torch
 from torch import nn
 
 import inducing
-from inducing.nn.structure import bayesian_layers, parts
 
 MODELS = {"lenet": ((1, 28, 28), 4), "resnet8": ((3, 32, 32), 8), "resnet18": ((3, 32, 32), 21)}
 POSTERIORS = ["factorised", "local", "global", "prior->global", "factorised->global", "global->factorised"]
@@ -34,36 +33,36 @@ def test_a_list_has_a_posterior_for_each_layer_in_the_order_of_drawing(name):
     count = MODELS[name][1]
     chosen = ["global" if index % 3 else "factorised" for index in range(count)]
     network = make(name, chosen)
-    drawn = [type(layer.posterior_spec).__name__ for _, layer in bayesian_layers(network.layers)]
+    drawn = [type(layer.posterior_spec).__name__ for _, layer in network.layers.bayesian_layers()]
     assert drawn == [type(inducing.nn.posteriors.as_posterior(each)).__name__ for each in chosen]
-    with pytest.raises(ValueError, match=f"3 posteriors were given for {count} layers"):
+    with pytest.raises(ValueError, match=f"3 posteriors for {count} layers"):
         make(name, ["global"] * 3)
 
 
 def test_lenet_is_the_papers():
     network = inducing.models.lenet(posterior="factorised")
-    shapes = [tuple(layer.posterior.scaled_mean.shape) for _, layer in bayesian_layers(network.layers)]
+    shapes = [tuple(layer.posterior.scaled_mean.shape) for _, layer in network.layers.bayesian_layers()]
     assert shapes == [(10, 64), (577, 64), (577, 64), (3137, 10)]
-    assert sum(isinstance(part, nn.MaxPool2d) for _, part in parts(network.layers)) == 2
+    assert sum(isinstance(module, nn.MaxPool2d) for module in network.modules()) == 2
 
 
 def test_resnet8_is_the_papers():
     network = inducing.models.resnet8(posterior="factorised")
-    shapes = [tuple(layer.posterior.scaled_mean.shape) for _, layer in bayesian_layers(network.layers)]
+    shapes = [tuple(layer.posterior.scaled_mean.shape) for _, layer in network.layers.bayesian_layers()]
     assert shapes == [(28, 32)] + [(289, 32)] * 6 + [(33, 10)]
 
 
 def test_resnet18_has_as_many_weights_as_the_usual_one():
     network = inducing.models.resnet18(posterior="factorised")
-    weights = sum(layer.posterior.scaled_mean.numel() for _, layer in bayesian_layers(network.layers))
+    weights = sum(layer.posterior.scaled_mean.numel() for _, layer in network.layers.bayesian_layers())
     # torchvision's, with a 3 x 3 first convolution and 10 classes, has 11,164,362 weights without normalisation;
     # here each of the 4,800 channels has a bias
     assert weights == 11_164_362 + 4_800
 
 
-def test_only_resnet18_normalises_unless_told_and_only_by_inducing_points():
+def test_only_resnet18_normalises_by_default_and_only_with_inducing_points():
     def count(network):
-        return sum(isinstance(part, inducing.InducingNorm) for _, part in parts(network.layers))
+        return sum(isinstance(module, inducing.InducingNorm) for module in network.modules())
 
     assert count(make("resnet18")) == count(make("resnet18", "factorised->global")) == 20
     assert count(make("resnet18", "factorised")) == count(make("resnet8")) == count(make("lenet")) == 0
@@ -78,7 +77,7 @@ def test_a_drawn_network_is_a_function_of_each_row(name):
     torch.testing.assert_close(functions(x)[:, 2:3], functions(x[2:3]), rtol=1e-4, atol=1e-4)
 
 
-def test_other_sizes_of_images():
+def test_other_image_sizes():
     network = inducing.models.lenet((3, 13, 10), 4, 2, num_inducing=3, boundary="exact")
     assert network(torch.randn(2, 3, 13, 10)).shape == (1, 2, 4)
 

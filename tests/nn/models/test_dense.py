@@ -10,7 +10,7 @@ X = torch.randn(12, 3)
 @pytest.mark.parametrize(
     "posterior", ["factorised", "local", "global", "prior", "factorised->global", "prior->global", "global->factorised"]
 )
-def test_one_call_serves_every_posterior(posterior):
+def test_all_posteriors_have_the_same_call(posterior):
     network = inducing.models.mlp(3, 2, posterior=posterior, inducing_points=X, inducing_targets=X[:, :2])
     assert network(X, 4).shape == (4, 12, 2)
 
@@ -32,7 +32,7 @@ def test_the_dtype_is_that_of_the_inducing_points(posterior):
     ("arguments", "message"),
     [({"hidden": 50}, r"hidden=\[50, 50\]"), ({"activation": "relu"}, r"activation=torch\.nn\.Tanh")],
 )
-def test_common_slips_are_explained(arguments, message):
+def test_common_mistakes_are_refused(arguments, message):
     with pytest.raises(TypeError, match=message):
         inducing.models.mlp(3, 1, **arguments)
 
@@ -52,7 +52,7 @@ def test_a_list_of_posteriors():
     network = inducing.models.mlp(3, 1, [5], posterior=["prior", inducing.GlobalInducing("full")], num_inducing=9)
     specs = [m.posterior_spec for m in network.layers if isinstance(m, inducing.Linear)]
     assert specs == [inducing.PriorOnly(), inducing.GlobalInducing("full")]
-    with pytest.raises(ValueError, match="3 posteriors were given for 2 layers"):
+    with pytest.raises(ValueError, match="3 posteriors for 2 layers"):
         inducing.models.mlp(3, 1, [5], posterior=["prior"] * 3)
 
 

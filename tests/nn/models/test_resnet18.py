@@ -1,4 +1,4 @@
-"""The authors could not train ResNet-18 with global inducing points in every layer; this does."""
+"""ResNet-18 with global inducing points in every layer, which the authors could not train."""
 
 import math
 import subprocess

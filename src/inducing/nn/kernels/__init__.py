@@ -1,7 +1,7 @@
 """Covariance functions of Gaussian processes.
 
-A kernel that a user writes is a frozen value without tensors. A layer makes its hyperparameters from it (`KernelModule`,
-which stores logarithms), and a draw holds their evaluated values, so no optimiser step can alter it:
+A kernel is a frozen specification without tensors. A layer creates the hyperparameters from it (`KernelModule`, which stores
+logarithms). A draw holds their evaluated values, so an optimiser step cannot change it:
 
     k(x, y) = kernel.matrix(values, x, y),    k(x, x) = kernel.diagonal(values, x)
 
@@ -10,11 +10,11 @@ All kernels define the same methods in the same order. Sums and products are wri
 
 from __future__ import annotations
 
+from inducing.nn.by_name import lookup
 from inducing.nn.kernels.base import Kernel, Product, Sum, Values
 from inducing.nn.kernels.dot_products import ArcCosine, Linear
 from inducing.nn.kernels.hyperparameters import LOG_KERNEL_SCALE, KernelModule
 from inducing.nn.kernels.stationary import Matern12, Matern32, Matern52, SquaredExponential, Stationary
-from inducing.nn.specification import lookup
 
 __all__ = [
     "KERNELS",
@@ -46,5 +46,5 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def as_kernel(kernel: Kernel | str) -> Kernel:
-    """Turn a name into a kernel with its default settings."""
+    """Return the kernel, or the kernel with this name and default settings."""
     return lookup("kernel", kernel, Kernel, KERNELS)

@@ -1,4 +1,4 @@
-"""What a kernel is, and sums and products of kernels."""
+"""Base class of kernels, and sums and products of kernels."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
-from inducing.nn.features import Hadamard, SignedSum
+from inducing.nn.gp.random_features import Hadamard, SignedSum
 
 Values = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A specification of a covariance function: without tensors, immutable, shared between layers as one likes."""
+    """Specification of a covariance function. It is immutable, has no tensors and may be shared between layers."""
 
     @abstractmethod
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
-        """The hyperparameters by name, all positive, as they are at first."""
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
+        """Return the initial values of the hyperparameters by name. All are positive."""
 
     @abstractmethod
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-        """k(x, y) for all pairs of rows."""
+        """Return k(x, y) for all pairs of rows."""
 
     @abstractmethod
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
-        """k(x, x) of each row."""
+        """Return k(x, x) for each row."""
 
     @abstractmethod
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
-        """Draw random features, (S, N, D) -> (S, N, K), with E[phi_i(x) phi_i(y)] = k(x, y) for each of them.
+        """Draw random features, (S, N, D) -> (S, N, K), with E[phi_i(x) phi_i(y)] = k(x, y) for each i.
 
-        For `ArcCosine` with several hidden layers that holds up to the inverse of their width.
+        For `ArcCosine` with several hidden layers this holds up to an error proportional to 1 / width.
 
         Arguments:
             values: Evaluated hyperparameters.
-            shape: (S, D, K): functions, inputs and features.
+            shape: (S, D, K): numbers of functions, inputs and features.
             generator: Source of the noise.
         """
 
@@ -57,20 +57,20 @@ class Sum(Kernel):
 
     kernels: tuple[Kernel, ...]
 
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
-        return _joined(self.kernels, in_features)
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
+        return _concatenate_values(self.kernels, in_features)
 
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-        first, *others = (kernel.matrix(part, x, y) for kernel, part in _parts(self.kernels, values))
+        first, *others = (kernel.matrix(part, x, y) for kernel, part in _split_values(self.kernels, values))
         return sum(others, start=first)
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
-        first, *others = (kernel.diagonal(part, x) for kernel, part in _parts(self.kernels, values))
+        first, *others = (kernel.diagonal(part, x) for kernel, part in _split_values(self.kernels, values))
         return sum(others, start=first)
 
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         samples, _, count = shape
-        parts = [kernel.features(part, shape, generator) for kernel, part in _parts(self.kernels, values)]
+        parts = [kernel.features(part, shape, generator) for kernel, part in _split_values(self.kernels, values)]
         # phi = sum_j s_j phi_j with random signs s_j: E[phi phi'] = sum_j k_j
         signs = [standard_normal((samples, 1, count), values[0], generator).sign() for _ in parts]
         return SignedSum(tuple(parts), tuple(signs))
@@ -82,41 +82,41 @@ class Product(Kernel):
 
     kernels: tuple[Kernel, ...]
 
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
-        return _joined(self.kernels, in_features)
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
+        return _concatenate_values(self.kernels, in_features)
 
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-        first, *others = (kernel.matrix(part, x, y) for kernel, part in _parts(self.kernels, values))
+        first, *others = (kernel.matrix(part, x, y) for kernel, part in _split_values(self.kernels, values))
         return math.prod(others, start=first)
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
-        first, *others = (kernel.diagonal(part, x) for kernel, part in _parts(self.kernels, values))
+        first, *others = (kernel.diagonal(part, x) for kernel, part in _split_values(self.kernels, values))
         return math.prod(others, start=first)
 
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         # products of independent features: E[phi_1 phi_1' phi_2 phi_2'] = k_1 k_2
-        return Hadamard(tuple(k.features(part, shape, generator) for k, part in _parts(self.kernels, values)))
+        return Hadamard(tuple(k.features(part, shape, generator) for k, part in _split_values(self.kernels, values)))
 
 
-def _joined(kernels: tuple[Kernel, ...], in_features: int) -> dict[str, Tensor]:
+def _concatenate_values(kernels: tuple[Kernel, ...], in_features: int) -> dict[str, Tensor]:
     return {
         f"{index}_{name}": value
         for index, kernel in enumerate(kernels)
-        for name, value in kernel.first_values(in_features).items()
+        for name, value in kernel.initial_values(in_features).items()
     }
 
 
-def _parts(kernels: tuple[Kernel, ...], values: Values) -> list[tuple[Kernel, Values]]:
-    """Give each kernel its own of the joined values."""
+def _split_values(kernels: tuple[Kernel, ...], values: Values) -> list[tuple[Kernel, Values]]:
+    """Pair each kernel with its part of the concatenated hyperparameters."""
     parts, start = [], 0
     for kernel in kernels:
-        count = len(kernel.first_values(1))
+        count = len(kernel.initial_values(1))
         parts.append((kernel, values[start : start + count]))
         start += count
     return parts
 
 
 def check_positive(kernel: Kernel, name: str, value: float) -> None:
-    """Refuse a first value that has no logarithm."""
+    """Raise an error if an initial value is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} of {type(kernel).__name__} must be a positive number, got {value}")

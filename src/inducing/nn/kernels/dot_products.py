@@ -1,4 +1,4 @@
-"""Kernels that depend on the product of inputs: linear functions, and infinitely wide networks."""
+"""Dot-product kernels: linear functions, and infinitely wide networks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
-from inducing.nn.features import NetworkFeatures, Rectified
+from inducing.nn.gp.random_features import NetworkFeatures, Rectified
 from inducing.nn.kernels.base import Kernel, Values, check_positive
 
-# width of the hidden layers below the last in random features of a deep arc-cosine kernel, which are exact up to its inverse
+# width of the hidden layers below the last in random features of a deep arc-cosine kernel; their error is about 1 / width
 FEATURE_WIDTH = 1024
-# of an arc-cosine kernel, which hardly changes any more long before
-MOST_HIDDEN_LAYERS = 1000
+# of an arc-cosine kernel, which converges with far fewer
+MAX_HIDDEN_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Linear(Kernel):
     """k(x, y) = sum_d variance_d x_d y_d + bias: Bayesian linear regression.
 
     Arguments:
-        variance: First value; None stands for 1 / in_features.
-        bias: First value of the variance of the intercept.
+        variance: Initial variance of the weights. Default: 1 / in_features.
+        bias: Initial variance of the intercept.
         ard: Whether each input has its own variance.
     """
 
@@ -40,7 +40,7 @@ class Linear(Kernel):
         if self.variance is not None:
             check_positive(self, "variance", self.variance)
 
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
         variance = 1 / in_features if self.variance is None else self.variance
         return {
             "variance": torch.full((in_features if self.ard else 1,), variance),
@@ -65,14 +65,14 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class ArcCosine(Kernel):
-    """The infinitely wide ReLU network with ``depth`` hidden layers (Cho & Saul, 2009).
+    """The kernel of an infinitely wide ReLU network with ``depth`` hidden layers (Cho & Saul, 2009).
 
     K_0 = weight x'y / D + bias,    K_l = weight * 2 E[relu(f) relu(g)] + bias   with (f, g) ~ N(0, K_{l-1})
 
     Arguments:
         depth: Number of hidden layers.
-        weight: First value of the variance of the weights, times the fan-in.
-        bias: First value of the variance of the biases.
+        weight: Initial variance of the weights, multiplied by the fan-in.
+        bias: Initial variance of the biases.
     """
 
     depth: int = 1
@@ -80,14 +80,14 @@ class ArcCosine(Kernel):
     bias: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.depth, int | Integral) and 1 <= self.depth <= MOST_HIDDEN_LAYERS):
+        if not (isinstance(self.depth, int | Integral) and 1 <= self.depth <= MAX_HIDDEN_LAYERS):
             raise ValueError(
-                f"depth must be a whole number of hidden layers from 1 to {MOST_HIDDEN_LAYERS}, got {self.depth!r}"
+                f"depth must be a whole number of hidden layers from 1 to {MAX_HIDDEN_LAYERS}, got {self.depth!r}"
             )
         check_positive(self, "weight", self.weight)
         check_positive(self, "bias", self.bias)
 
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
         return {"weight": torch.tensor(self.weight), "bias": torch.tensor(self.bias)}
 
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
@@ -96,7 +96,7 @@ class ArcCosine(Kernel):
         of_x, of_y = (weight * rows.square().sum(-1) / x.shape[-1] + bias for rows in (x, y))
         for _ in range(self.depth):
             scale = (of_x[..., :, None] * of_y[..., None, :]).sqrt()
-            # a row with itself has a cosine of 1, where the angle has an infinite derivative, though the kernel has not
+            # at a cosine of 1 (equal rows) the derivative of the angle is infinite, though that of the kernel is finite
             cosine = (cross / scale).clamp(-1 + 1e-12, 1 - 1e-12)
             angle = torch.acos(cosine)
             # 2 E[relu relu] = scale (sin(angle) + (pi - angle) cos(angle)) / pi
@@ -115,8 +115,8 @@ class ArcCosine(Kernel):
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         weight, bias = values
         samples, inputs, count = shape
-        # a finite network, wide enough below its last hidden layer: relu features times sqrt(2), so weights of variance
-        # 2 / fan-in
+        # a finite network, wide below its last hidden layer; relu features are multiplied by sqrt(2), so the weights have
+        # variance 2 / fan-in
         widths = [inputs] + [max(count, FEATURE_WIDTH)] * (self.depth - 1) + [count]
         gains = [1.0] + [2.0] * (self.depth - 1)
         weights = tuple(

@@ -1,4 +1,4 @@
-"""Kernels that depend on the distance between inputs alone."""
+"""Stationary kernels, which depend only on the scaled distance between inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_gamma, standard_normal, uniform
 from inducing.nn.draw import Function
-from inducing.nn.features import Cosines
+from inducing.nn.gp.random_features import Cosines
 from inducing.nn.kernels.base import Kernel, Values, check_positive
 
 
@@ -21,9 +21,9 @@ class Stationary(Kernel, ABC):
     """k(x, y) = variance * profile(r^2),   r^2 = sum_d (x_d - y_d)^2 / lengthscale_d^2.
 
     Arguments:
-        lengthscale: First value; None stands for sqrt(in_features), the typical distance between standardised rows.
-        variance: First value.
-        ard: Whether each input has its own lengthscale, so that those without influence can be switched off.
+        lengthscale: Initial lengthscale. Default: sqrt(in_features), the typical distance between standardised rows.
+        variance: Initial variance.
+        ard: Whether each input has its own lengthscale (automatic relevance determination).
     """
 
     lengthscale: float | None = None
@@ -35,7 +35,7 @@ class Stationary(Kernel, ABC):
         if self.lengthscale is not None:
             check_positive(self, "lengthscale", self.lengthscale)
 
-    def first_values(self, in_features: int) -> dict[str, Tensor]:
+    def initial_values(self, in_features: int) -> dict[str, Tensor]:
         lengthscale = math.sqrt(in_features) if self.lengthscale is None else self.lengthscale
         count = in_features if self.ard else 1
         return {"lengthscale": torch.full((count,), lengthscale), "variance": torch.tensor(self.variance)}
@@ -57,7 +57,7 @@ class Stationary(Kernel, ABC):
 
     @abstractmethod
     def profile(self, squared: Tensor) -> Tensor:
-        """k as a function of r^2, for unit variance."""
+        """Return k as a function of r^2, for unit variance."""
 
     @abstractmethod
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
@@ -77,7 +77,7 @@ class SquaredExponential(Stationary):
 
 @dataclass(frozen=True)
 class Matern(Stationary, ABC):
-    """Functions with as many derivatives as nu allows; the spectral density is a Student t with 2 nu degrees of freedom."""
+    """Matern kernels with smoothness nu. The spectral density is a Student t with 2 nu degrees of freedom."""
 
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
         # t = z / sqrt(g), g ~ Gamma(nu, rate nu)
@@ -87,7 +87,7 @@ class Matern(Stationary, ABC):
     @property
     @abstractmethod
     def nu(self) -> float:
-        """Smoothness."""
+        """Smoothness parameter."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Matern52(Matern):
 
 
 def _squared_distances(x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-    """|x|^2 + |y|^2 - 2 x'y, for all pairs of rows, around the mean of y so that an offset costs no digits."""
+    """Return |x|^2 + |y|^2 - 2 x'y for all pairs of rows, after subtracting the mean of y for accuracy."""
     centre = y.detach().mean((0, 1))
     x, y = x - centre, y - centre
     norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
@@ -133,5 +133,5 @@ def _squared_distances(x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -
 
 
 def _root(squared: Tensor) -> Tensor:
-    """r = sqrt(r^2), with a zero gradient instead of an infinite one where rows coincide."""
+    """Return r = sqrt(r^2), with a zero gradient instead of an infinite one where rows are equal."""
     return squared.clamp_min(1e-30).sqrt()

@@ -1,7 +1,7 @@
 """Likelihoods p(y | f) of the targets given the outputs of a network.
 
-All of them define the same methods in the same order. Outputs f are (S, B, ...) and targets (B, ...); what is summed
-over are the outputs of one row, so `log_prob` is (S, B).
+All likelihoods define the same methods in the same order. Outputs f are (S, B, ...) and targets (B, ...). `log_prob` sums
+over the outputs of each row, so it is (S, B).
 """
 
 from inducing.nn.likelihoods.base import Likelihood

@@ -1,4 +1,4 @@
-"""Classes: labels of C classes, or yes and no for each output."""
+"""Likelihoods of classification: labels of C classes, or a binary target for each output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from inducing.nn.likelihoods.targets import check_like, check_shape, check_whole
 
 
 class Bernoulli(Likelihood):
-    """y is 1 with probability sigmoid(f) and else 0, independently for each output.
+    """y is 1 with probability sigmoid(f) and 0 otherwise, independently for each output.
 
-    Targets are shaped as the outputs are, one column for each yes-or-no question, and hold 0 and 1 in any dtype: bool,
+    Targets have the shape of the outputs, one column for each binary target. Their values are 0 and 1 in any dtype: bool,
     integer or floating point.
 
     Example:
@@ -40,9 +40,6 @@ class Bernoulli(Likelihood):
         # log sigmoid(f) for y = 1, log sigmoid(-f) for y = 0
         return functional.logsigmoid((2 * y.to(outputs.dtype) - 1) * outputs).flatten(2).sum(-1)
 
-    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
-        return None
-
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return torch.sigmoid(outputs)
 
@@ -55,7 +52,7 @@ class Bernoulli(Likelihood):
         return torch.bernoulli(self.mean(outputs).to(device), generator=generator).to(outputs.device)
 
     def log_cdf(self, outputs: Float[Tensor, "S B *O"], y: Tensor) -> Float[Tensor, "S B *O"]:
-        # 0 below 0, 1 - p from 0 to 1, and 1 from there on
+        # P(Y <= y) is 0 for y < 0, 1 - p for 0 <= y < 1, and 1 for y >= 1
         return torch.where(y < 0, -torch.inf, torch.where(y < 1, functional.logsigmoid(-outputs), 0.0))
 
     def log_survival(self, outputs: Float[Tensor, "S B *O"], y: Tensor) -> Float[Tensor, "S B *O"]:
@@ -74,16 +71,16 @@ class Categorical(Likelihood):
         y = check_tensor("y", y)
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise TypeError(
-                f"y must hold integer class labels, got {y.dtype}; use y.long(), or Gaussian() for regression"
+                f"y must have integer class labels, got {y.dtype}; use y.long(), or Gaussian() for regression"
             )
         if y.ndim != 1:
             hint = "; use y[:, 0]" if y.ndim == 2 and y.shape[1] == 1 else "; use y.argmax(-1) if it is one-hot"
-            raise ValueError(f"y must have shape (B,), one label a row, got {tuple(y.shape)}{hint}")
+            raise ValueError(f"y must have shape (B,), one label per row, got {tuple(y.shape)}{hint}")
         classes = output_shape[-1]
         if is_known(y) and len(y) and not (int(y.min()) >= 0 and int(y.max()) < classes):
             raise ValueError(
-                f"y holds labels from {int(y.min())} to {int(y.max())}, but the network has {classes} outputs: "
-                f"labels must be 0..{classes - 1}"
+                f"y has labels from {int(y.min())} to {int(y.max())}, but the network has {classes} outputs. "
+                f"Labels must be 0..{classes - 1}"
             )
         return y.long()
 
@@ -91,27 +88,10 @@ class Categorical(Likelihood):
         labels = y[None, :, None].expand(len(outputs), -1, -1)
         return functional.log_softmax(outputs, -1).gather(-1, labels)[..., 0]
 
-    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
-        return None
-
     def mean(self, outputs: Float[Tensor, "S B C"]) -> Float[Tensor, "S B C"]:
         return functional.softmax(outputs, -1)
-
-    def variance(self, outputs: Float[Tensor, "S B C"]) -> Float[Tensor, "S B C"]:
-        # of the one-hot vector: p (1 - p)
-        probabilities = self.mean(outputs)
-        return probabilities * (1 - probabilities)
 
     def sample(self, outputs: Float[Tensor, "S B C"], generator: Generator | None = None) -> Int[Tensor, "S B"]:
         device = outputs.device if generator is None else generator.device
         probabilities = self.mean(outputs).flatten(0, 1).to(device)
         return torch.multinomial(probabilities, 1, generator=generator).view(outputs.shape[:2]).to(outputs.device)
-
-    def log_cdf(self, outputs: Tensor, y: Tensor) -> Tensor:
-        raise TypeError("classes have no order, so they have no distribution function and no quantiles; use the mean")
-
-    def log_survival(self, outputs: Tensor, y: Tensor) -> Tensor:
-        raise TypeError("classes have no order, so they have no distribution function and no quantiles; use the mean")
-
-    def icdf(self, outputs: Tensor, probability: float) -> Tensor:
-        raise TypeError("classes have no order, so they have no distribution function and no quantiles; use the mean")

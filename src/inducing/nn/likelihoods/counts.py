@@ -1,7 +1,7 @@
-"""Counts 0, 1, 2, ...: the outputs of the network are the logarithms of their means.
+"""Likelihoods of counts 0, 1, 2, ... The outputs of the network are the logarithms of their means.
 
-The logarithms go through `soft_limit`: beyond exp(+-20) the mean, or its inverse, grows linearly with the output. Densities
-are written around their mode, with delta = log(mean / y), so that large counts keep their digits in float32.
+`soft_limit` is applied to the logarithms: beyond exp(+-20) the mean, or its inverse, grows linearly with the output.
+Densities are computed relative to their mode, with delta = log(mean / y), which is accurate for large counts in float32.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy import special
 from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_gamma
@@ -23,7 +22,7 @@ from inducing.nn.likelihoods.targets import check_like, check_shape, check_whole
 
 
 class Poisson(Likelihood):
-    """y ~ Poisson(exp(f)). Targets are whole numbers in any dtype, shaped as the outputs are.
+    """y ~ Poisson(exp(f)). Targets are whole numbers in any dtype and have the shape of the outputs.
 
     Example:
         >>> import inducing, torch
@@ -84,12 +83,12 @@ class Poisson(Likelihood):
 class NegativeBinomial(Likelihood):
     """Counts y with mean m = exp(f) and variance m + m^2 / concentration. Targets are whole numbers in any dtype.
 
-    It is a Poisson distribution whose rate is Gamma distributed. Large concentrations give back `Poisson`; small ones are
-    for counts that vary more. The logarithm of the concentration goes through `soft_limit`.
+    It is a Poisson distribution whose rate is Gamma distributed. The limit of large concentrations is `Poisson`. Small
+    concentrations are for overdispersed counts. `soft_limit` is applied to the logarithm of the concentration.
 
     Arguments:
-        concentration: First value of the concentration; one number for all outputs, or one for each.
-        learn_concentration: Whether it is learned.
+        concentration: Initial concentration, one number for all outputs or one for each.
+        learn_concentration: Whether the concentration is learned.
 
     Example:
         >>> import inducing, torch
@@ -128,14 +127,11 @@ class NegativeBinomial(Likelihood):
             stirling_remainder(count + r) - stirling_remainder(r) - stirling_remainder(count) - (count / r).log1p()
         )
         delta = log_mean - safe.log()
-        # the last logarithm as log(1 + (m - y) / (y + r)), or as that of a sum where m < y / e, when 1 + ... would cancel
+        # the last logarithm is log(1 + (m - y) / (y + r)), or the logarithm of a sum for m < y / e, where 1 + ... cancels
         difference = torch.where(count > 0, count / (count + r) * delta.expm1(), (log_mean - log_r).exp())
         summed = torch.logaddexp(-(count / r).log1p(), delta - (r / safe).log1p())
         ratio = torch.where((delta < -1) & (count > 0), summed, difference.clamp_min(math.expm1(-1)).log1p())
         return (constant + count * delta - (count + r) * ratio).flatten(2).sum(-1)
-
-    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
-        return None
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return soft_limit(outputs).exp()
@@ -171,7 +167,10 @@ class NegativeBinomial(Likelihood):
         return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_concentration)
 
     def _incomplete_beta(self, outputs: Tensor, k: Tensor, below: bool) -> Tensor:
-        """P(Y <= k) or P(Y > k), from whichever of p = m / (m + r) and 1 - p has more digits."""
+        """Return P(Y <= k) or P(Y > k), computed from p = m / (m + r) or from 1 - p, whichever is more accurate."""
+        # imported here, since scipy is slow to import
+        from scipy import special
+
         log_r = self._log_concentration().double()
         log_odds = soft_limit(outputs.double()) - log_r
         p, rest, r = torch.sigmoid(log_odds), torch.sigmoid(-log_odds), log_r.exp()

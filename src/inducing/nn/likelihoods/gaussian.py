@@ -1,4 +1,4 @@
-"""Gaussian noise with one variance everywhere: the usual likelihood of regression."""
+"""Gaussian noise with constant variance, the usual likelihood for regression."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Gaussian(Likelihood):
     """y = f + noise, noise ~ N(0, variance).
 
     Arguments:
-        variance: First value of the noise variance; one number for all outputs, or one for each.
-        learn_variance: Whether it is learned.
+        variance: Initial noise variance, one number for all outputs or one for each. Default: the paper's, exp(-3).
+        learn_variance: Whether the noise variance is learned.
 
     Example:
         >>> import inducing

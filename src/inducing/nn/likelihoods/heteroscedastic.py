@@ -2,9 +2,9 @@
 
     s = sqrt(variance) * r,    r - 1/r = g,    so log r = asinh(g / 2)
 
-Around g = 0 that is r^2 = exp(g), and the same factors up and down. Far from there the scale grows like g and no more: g is
-linear in the features of a last layer, and a noise that grew exponentially away from the data would have a few draws of the
-posterior decide its mean.
+For small g this is r^2 = exp(g), and -g gives 1/r. For large g the scale grows linearly with g. Exponential growth would be
+a problem away from the data: g is linear in the features of the last layer, so a few draws of the posterior would dominate
+the mean of the noise variance.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from inducing.nn.likelihoods.parameters import (
 )
 from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
 
-# points and weights for the mean over a standard normal variable
+# Gauss-Hermite nodes and weights for expectations over a standard normal variable
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _QUADRATURE = (_NODES.tolist(), (_WEIGHTS / _WEIGHTS.sum()).tolist())
 
 
 class Heteroscedastic(Likelihood):
-    """Noise around f of a scale that g decides, for outputs [f | g]: what does not depend on its distribution."""
+    """Base class of likelihoods with outputs [f | g]: targets have mean f and noise with a scale that depends on g."""
 
     support: ClassVar[Support] = "real"
     scaled_log_variance: Tensor
@@ -45,17 +45,17 @@ class Heteroscedastic(Likelihood):
 
     @property
     def base_variance(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
-        """The squared scale where g = 0, a scalar or one for each target."""
+        """The squared scale for g = 0, a scalar or one for each target."""
         return self._log_variance().exp()
 
     def log_noise_variance(self, deviation: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows O"]:
-        """The logarithm of the squared scale, for outputs g."""
+        """Return the logarithm of the squared scale, for outputs g."""
         return self._log_variance() + 2 * torch.asinh(deviation / 2)
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         shape = _target_shape(output_shape, type(self).__name__)
         number = math.prod(shape)
-        y = check_shape(y, shape, f", as {2 * number} outputs are {number} means and {number} for their noise")
+        y = check_shape(y, shape, f", since the {2 * number} outputs are {number} means and {number} noise scales")
         check_number(self.scaled_log_variance, "noise variances", y)
         return check_real(y)
 
@@ -69,7 +69,7 @@ class Heteroscedastic(Likelihood):
         return LOG_VARIANCE_SCALE * self.scaled_log_variance
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The means and the logarithms of the squared scales."""
+        """Return the means and the logarithms of the squared scales."""
         _target_shape(tuple(outputs.shape[2:]), type(self).__name__)
         mean, deviation = outputs.chunk(2, -1)
         return mean, self.log_noise_variance(deviation)
@@ -78,13 +78,14 @@ class Heteroscedastic(Likelihood):
 class HeteroscedasticGaussian(Heteroscedastic):
     """y = f + noise, noise ~ N(0, variance * r^2), r - 1/r = g, for outputs [f | g]: first the means, then the noise.
 
-    The network has twice as many outputs as there are targets. For small g the noise variance is variance * exp(g), and its
-    standard deviation grows like g beyond. A last layer is about unit scale, so it is within a few powers of e of
-    ``variance``, which is learned too.
+    The network has two outputs for each target. For small g the noise variance is variance * exp(g). For large g the
+    standard deviation grows linearly with g. The outputs of a last layer have about unit scale, so the noise variance is
+    within a few powers of e of ``variance``.
 
     Arguments:
-        variance: First value of the noise variance where g = 0; one number for all targets, or one for each.
-        learn_variance: Whether it is learned.
+        variance: Initial noise variance for g = 0, one number for all targets or one for each. Default: the paper's,
+            exp(-3).
+        learn_variance: Whether the noise variance for g = 0 is learned.
 
     Example:
         >>> import inducing, torch
@@ -110,10 +111,10 @@ class HeteroscedasticGaussian(Heteroscedastic):
         mean_f, mean_g = mean.chunk(2, -1)
         variance_f, variance_g = variance.expand(mean.shape).chunk(2, -1)
         check_like(y, mean_f.shape)
-        # E (y - f)^2 / v + E log v with E (y - f)^2 = (y - m_f)^2 + v_f, and those of g by quadrature
+        # E (y - f)^2 / v + E log v with E (y - f)^2 = (y - m_f)^2 + v_f; expectations over g by quadrature
         square = (y - mean_f).square() + variance_f
         points, weights = (mean.new_tensor(each) for each in _QUADRATURE)
-        # no gradient at a variance of zero, where that of the root is infinite
+        # a zero gradient at a variance of zero, where the gradient of the root is infinite
         spread = variance_g.clamp_min(1e-12).sqrt()
         log_variance = self._log_variance()[..., None] + 2 * torch.asinh(
             (mean_g[..., None] + spread[..., None] * points) / 2
@@ -145,14 +146,14 @@ class HeteroscedasticGaussian(Heteroscedastic):
 
 
 def outputs_of(mean: Float[Tensor, "*rows O"], variance: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows outputs"]:
-    """The outputs [f | g] for these means and noise variances, where ``variance`` of the likelihood is 1: g = r - 1/r."""
+    """Return the outputs [f | g] for these means and noise variances, with ``variance`` of the likelihood 1: g = r - 1/r."""
     return torch.cat([mean, variance.sqrt() - variance.rsqrt()], -1)
 
 
 def _target_shape(output_shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     if not output_shape or output_shape[-1] % 2:
         raise ValueError(
-            f"{name} needs two outputs for each target, a mean and one for its noise, but the network "
-            f"has outputs of shape {output_shape}; give it 2 * targets outputs, e.g. inducing.models.mlp(inputs, 2)"
+            f"{name} needs two outputs for each target, mean and noise, but the network has outputs of shape "
+            f"{output_shape}. Use 2 * targets outputs, e.g. inducing.models.mlp(inputs, 2)"
         )
     return (*output_shape[:-1], output_shape[-1] // 2)

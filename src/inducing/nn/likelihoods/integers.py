@@ -1,4 +1,4 @@
-"""Quantiles of integers: the smallest k with P(Y <= k) >= q, by doubling and bisection on the distribution function."""
+"""Quantiles of integers: the smallest k with P(Y <= k) >= q, by doubling and bisection of the distribution function."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 from inducing.nn.likelihoods.base import Likelihood
 
-# A probability that misses the level by less than this share of it counts as reached: rounding must not decide ties. They
-# are common: where the draws of a mixture lie far apart, P(Y <= k) stays at a whole share of them for many k.
+# Relative tolerance of comparisons with the level, so that rounding does not decide ties. Ties are common: if the components
+# of a mixture are far apart, P(Y <= k) is a multiple of 1 / components for many k.
 TIE = 1e-12
-# 2^64 is beyond the integers that float64 can tell apart.
+# float64 does not represent all integers up to 2^64.
 MAX_DOUBLINGS = 64
 
 
 def integer_quantile(likelihood: Likelihood, outputs: Float[Tensor, "S B *O"], level: float) -> Float[Tensor, "B *O"]:
-    """Find the quantile of the mixture over the first axis, in float64; NaN where the outputs are."""
+    """Return the quantile of the mixture over the first axis, in float64. It is NaN where the outputs are NaN."""
     outputs = outputs.double()
     # log P(Y <= k) against log q, or in the upper half log P(Y > k) against log(1 - q)
     upper = level > 0.5
@@ -29,7 +29,7 @@ def integer_quantile(likelihood: Likelihood, outputs: Float[Tensor, "S B *O"], l
         mass = tail.logsumexp(0) - math.log(len(outputs))
         return mass <= wanted if upper else mass >= wanted
 
-    # low is never reached, high always
+    # invariant: low is below the quantile, high is not
     high = likelihood.mean(outputs).mean(0).detach().ceil()
     low = torch.full_like(high, -1)
     enough = reached(high)

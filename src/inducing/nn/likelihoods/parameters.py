@@ -1,4 +1,4 @@
-"""The positive parameters of likelihoods: one number for all outputs or one for each, stored as scaled logarithms."""
+"""Positive parameters of likelihoods: one number for all outputs or one for each, stored as scaled logarithms."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from inducing.nn.likelihoods.special import LOG_LIMIT
 # a number, or one for each output
 Positive = float | Sequence[float] | Tensor
 
-# the paper's first noise variance
+# the paper's initial noise variance
 FIRST_VARIANCE = math.exp(-3)
-# stored divided by 10, so that Adam moves it faster (the paper's appendix on UCI experiments); so are the logarithms of
-# all parameters of likelihoods
+# logarithms of all likelihood parameters are stored divided by 10, so that Adam changes them faster (the paper's appendix on
+# UCI experiments)
 LOG_VARIANCE_SCALE = 10.0
 
 
@@ -33,13 +33,13 @@ def register_log(
     """Store log(value - above) / LOG_VARIANCE_SCALE, as a parameter if it is learned and as a buffer if not.
 
     Arguments:
-        likelihood: The module that will have it.
-        attribute: What it is called there.
-        name: What the user calls the value.
-        value: Its first value.
-        learn: Whether it is learned.
-        above: What it must exceed.
-        limited: Whether the logarithm goes through `soft_limit`, so that a value beyond its limits would not be kept.
+        likelihood: The module to add it to.
+        attribute: Name of the attribute.
+        name: Name of the value in error messages.
+        value: Initial value.
+        learn: Whether the value is learned.
+        above: Lower bound, exclusive.
+        limited: Whether `soft_limit` is applied to the logarithm. Values outside its limits are then an error.
     """
     first = as_tensor(value, torch.get_default_dtype()).detach().clone()
     if first.ndim > 1 or not (torch.isfinite(first) & (first > above)).all():
@@ -48,9 +48,7 @@ def register_log(
     logarithm = (first - above).log()
     if limited and not (logarithm.abs() <= LOG_LIMIT).all():
         low, high = above + math.exp(-LOG_LIMIT), above + math.exp(LOG_LIMIT)
-        raise ValueError(
-            f"{name} must lie between {low:.1g} and {high:.1g}, got {value}; are the targets standardised?"
-        )
+        raise ValueError(f"{name} must be between {low:.1g} and {high:.1g}, got {value}. Standardise the targets")
     stored = logarithm / LOG_VARIANCE_SCALE
     if learn:
         likelihood.register_parameter(attribute, nn.Parameter(stored))
@@ -59,6 +57,6 @@ def register_log(
 
 
 def check_number(stored: Tensor, plural: str, y: Tensor) -> None:
-    """Refuse targets with another number of outputs than a parameter has."""
+    """Raise an error if a parameter has one value per output and the targets have another number of outputs."""
     if stored.ndim == 1 and stored.shape[-1:] != y.shape[-1:]:
         raise ValueError(f"the likelihood has {len(stored)} {plural} but y has {y.shape[-1]} outputs")

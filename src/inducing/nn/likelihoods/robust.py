@@ -1,4 +1,4 @@
-"""Noise with heavy tails, for targets with outliers: of the same scale everywhere, or of one that depends on the inputs."""
+"""Noise with heavy tails, for targets with outliers: with a constant scale, or with a scale that depends on the inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from scipy import special
 from torch import Generator, Tensor, nn
 
 from inducing.linalg.noise import standard_gamma, standard_normal
@@ -23,37 +22,38 @@ from inducing.nn.likelihoods.parameters import (
 from inducing.nn.likelihoods.special import from_scipy, soft_limit, stirling_remainder
 from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
 
-FIRST_SCALE = math.sqrt(FIRST_VARIANCE)
-# at two and fewer the variance is infinite
-LEAST_DEGREES_OF_FREEDOM = 2.0
+INITIAL_SCALE = math.sqrt(FIRST_VARIANCE)
+# at two and below the variance is infinite
+MIN_DEGREES_OF_FREEDOM = 2.0
 
 
-class _Tails(nn.Module):
-    """Degrees of freedom that are learned, for all targets or for each: 2 + exp(parameter)."""
+class _DegreesOfFreedom(nn.Module):
+    """Learned degrees of freedom, one for all targets or one for each: 2 + exp(parameter)."""
 
     scaled_log_excess: Tensor
 
     @property
     def degrees_of_freedom(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
         """The degrees of freedom, a scalar or one for each target."""
-        return LEAST_DEGREES_OF_FREEDOM + self._excess()
+        return MIN_DEGREES_OF_FREEDOM + self._excess()
 
-    def _register_tails(self, first: Positive, learn: bool) -> None:
-        register_log(self, "scaled_log_excess", "degrees_of_freedom", first, learn, above=LEAST_DEGREES_OF_FREEDOM)
+    def _register_degrees_of_freedom(self, first: Positive, learn: bool) -> None:
+        register_log(self, "scaled_log_excess", "degrees_of_freedom", first, learn, above=MIN_DEGREES_OF_FREEDOM)
 
     def _excess(self) -> Tensor:
         return soft_limit(LOG_VARIANCE_SCALE * self.scaled_log_excess).exp()
 
 
-class StudentT(_Tails, Likelihood):
+class StudentT(_DegreesOfFreedom, Likelihood):
     """y = f + scale * t, t ~ Student's t.
 
-    The degrees of freedom are 2 + exp(parameter), so that they stay above 2 and the variance exists. Where they grow large
-    the noise is Gaussian with variance scale^2; log(degrees of freedom - 2) goes through `soft_limit`.
+    The degrees of freedom are 2 + exp(parameter), so that they stay above 2 and the variance is finite. In the limit of
+    many degrees of freedom the noise is Gaussian with variance scale^2. `soft_limit` is applied to
+    log(degrees of freedom - 2).
 
     Arguments:
-        scale: First value of the scale; one number for all outputs, or one for each.
-        degrees_of_freedom: Their first value, above 2; one number for all outputs, or one for each.
+        scale: Initial scale, one number for all outputs or one for each. Default: exp(-1.5).
+        degrees_of_freedom: Initial degrees of freedom, above 2; one number for all outputs or one for each.
         learn_scale: Whether the scale is learned.
         learn_degrees_of_freedom: Whether the degrees of freedom are learned.
 
@@ -67,14 +67,14 @@ class StudentT(_Tails, Likelihood):
 
     def __init__(
         self,
-        scale: Positive = FIRST_SCALE,
+        scale: Positive = INITIAL_SCALE,
         degrees_of_freedom: Positive = 4.0,
         learn_scale: bool = True,
         learn_degrees_of_freedom: bool = True,
     ) -> None:
         super().__init__()
         register_log(self, "scaled_log_scale", "scale", scale, learn_scale, limited=False)
-        self._register_tails(degrees_of_freedom, learn_degrees_of_freedom)
+        self._register_degrees_of_freedom(degrees_of_freedom, learn_degrees_of_freedom)
 
     @property
     def scale(self) -> Float[Tensor, ""] | Float[Tensor, " O"]:
@@ -93,24 +93,21 @@ class StudentT(_Tails, Likelihood):
         density = _log_density((y - outputs) / self.scale, self.degrees_of_freedom) - log_scale
         return density.flatten(2).sum(-1)
 
-    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
-        return None
-
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs
 
     def variance(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         # s^2 n / (n - 2)
-        return (self.scale.square() * (1 + LEAST_DEGREES_OF_FREEDOM / self._excess())).expand(outputs.shape)
+        return (self.scale.square() * (1 + MIN_DEGREES_OF_FREEDOM / self._excess())).expand(outputs.shape)
 
     def sample(self, outputs: Float[Tensor, "S B *O"], generator: Generator | None = None) -> Float[Tensor, "S B *O"]:
-        return outputs + self.scale * _sample(outputs, self.degrees_of_freedom, generator)
+        return outputs + self.scale * _sample_t(outputs, self.degrees_of_freedom, generator)
 
     def log_cdf(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        return _log_below((y - outputs) / self.scale, self.degrees_of_freedom)
+        return _log_cdf((y - outputs) / self.scale, self.degrees_of_freedom)
 
     def log_survival(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        return _log_below((outputs - y) / self.scale, self.degrees_of_freedom)
+        return _log_cdf((outputs - y) / self.scale, self.degrees_of_freedom)
 
     def icdf(self, outputs: Float[Tensor, "S B *O"], probability: float) -> Float[Tensor, "S B *O"]:
         return outputs + self.scale * _quantile(probability, self.degrees_of_freedom).to(outputs.dtype)
@@ -123,16 +120,16 @@ class StudentT(_Tails, Likelihood):
         )
 
 
-class HeteroscedasticStudentT(_Tails, Heteroscedastic):
-    """y = f + sqrt(variance) * r * t, t ~ Student's t, r - 1/r = g, for outputs [f | g] as of `HeteroscedasticGaussian`.
+class HeteroscedasticStudentT(_DegreesOfFreedom, Heteroscedastic):
+    """y = f + sqrt(variance) * r * t, t ~ Student's t, r - 1/r = g, for outputs [f | g] as in `HeteroscedasticGaussian`.
 
-    Where the noise of most rows is small, one far from the others weighs much under a Gaussian; here it does not.
+    It is less sensitive to outliers than `HeteroscedasticGaussian`, above all where the noise is small.
 
     Arguments:
-        variance: First value of the square of the scale where g = 0; one number for all targets, or one for each.
-        degrees_of_freedom: Their first value, above 2; one number for all targets, or one for each.
-        learn_variance: Whether the first is learned.
-        learn_degrees_of_freedom: Whether the second is learned.
+        variance: Initial squared scale for g = 0, one number for all targets or one for each. Default: exp(-3).
+        degrees_of_freedom: Initial degrees of freedom, above 2; one number for all targets or one for each.
+        learn_variance: Whether the squared scale for g = 0 is learned.
+        learn_degrees_of_freedom: Whether the degrees of freedom are learned.
 
     Example:
         >>> import inducing, torch
@@ -150,7 +147,7 @@ class HeteroscedasticStudentT(_Tails, Heteroscedastic):
         learn_degrees_of_freedom: bool = True,
     ) -> None:
         super().__init__(variance, learn_variance)
-        self._register_tails(degrees_of_freedom, learn_degrees_of_freedom)
+        self._register_degrees_of_freedom(degrees_of_freedom, learn_degrees_of_freedom)
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         y = super().check_targets(y, output_shape)
@@ -163,25 +160,22 @@ class HeteroscedasticStudentT(_Tails, Heteroscedastic):
         density = _log_density((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom) - log_square / 2
         return density.flatten(2).sum(-1)
 
-    def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> None:
-        return None
-
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
-        return self._split(outputs)[1].exp() * (1 + LEAST_DEGREES_OF_FREEDOM / self._excess())
+        return self._split(outputs)[1].exp() * (1 + MIN_DEGREES_OF_FREEDOM / self._excess())
 
     def sample(
         self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
     ) -> Float[Tensor, "S B *O"]:
         mean, log_square = self._split(outputs)
-        return mean + (log_square / 2).exp() * _sample(mean, self.degrees_of_freedom, generator)
+        return mean + (log_square / 2).exp() * _sample_t(mean, self.degrees_of_freedom, generator)
 
     def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
         mean, log_square = self._split(outputs)
-        return _log_below((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom)
+        return _log_cdf((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom)
 
     def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
         mean, log_square = self._split(outputs)
-        return _log_below((mean - y) * (-log_square / 2).exp(), self.degrees_of_freedom)
+        return _log_cdf((mean - y) * (-log_square / 2).exp(), self.degrees_of_freedom)
 
     def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
         mean, log_square = self._split(outputs)
@@ -196,7 +190,7 @@ class HeteroscedasticStudentT(_Tails, Heteroscedastic):
 
 def _log_density(t: Tensor, freedom: Tensor) -> Tensor:
     """log p(t) = log Gamma((n + 1) / 2) - log Gamma(n / 2) - log(pi n) / 2 - (n + 1) / 2 log(1 + t^2 / n)."""
-    # with the large terms of the Gamma functions cancelled by hand
+    # the large terms of the Gamma functions are cancelled analytically
     constant = (
         stirling_remainder((freedom + 1) / 2)
         - stirling_remainder(freedom / 2)
@@ -206,21 +200,26 @@ def _log_density(t: Tensor, freedom: Tensor) -> Tensor:
     return constant - (freedom + 1) / 2 * (t.square() / freedom).log1p()
 
 
-def _sample(like: Tensor, freedom: Tensor, generator: Generator | None) -> Tensor:
-    """t = z / sqrt(chi^2_n / n)."""
+def _sample_t(like: Tensor, freedom: Tensor, generator: Generator | None) -> Tensor:
+    """Sample t = z / sqrt(chi^2_n / n)."""
     half = (freedom / 2).to(like.dtype).expand(like.shape)
     noise = standard_normal(tuple(like.shape), like, generator)
     return noise * (half / standard_gamma(half, generator)).sqrt()
 
 
-def _log_below(t: Tensor, freedom: Tensor) -> Tensor:
-    """log P(T <= t), from the smaller tail."""
+def _log_cdf(t: Tensor, freedom: Tensor) -> Tensor:
+    """Return log P(T <= t), computed from the smaller tail."""
+    # imported here, since scipy is slow to import
+    from scipy import special
+
     tail = from_scipy(special.stdtr, freedom, -t.abs())
     return torch.where(t < 0, tail.log(), (-tail).log1p()).to(t.dtype)
 
 
 def _quantile(probability: float, freedom: Tensor) -> Tensor:
-    """t with P(T <= t) = probability, by symmetry from the lower tail."""
+    """Return t with P(T <= t) = probability, computed from the lower tail by symmetry."""
+    from scipy import special
+
     lower = torch.tensor(min(probability, 1 - probability), dtype=torch.float64, device=freedom.device)
     level = from_scipy(special.stdtrit, freedom, lower)
     return level if probability < 0.5 else -level

@@ -1,4 +1,4 @@
-"""What likelihoods ask of targets, and the messages when it is not so."""
+"""Validation of targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from inducing.checks import check_finite, check_tensor, is_known
 
 
 def check_shape(y: object, shape: tuple[int, ...], reason: str = "") -> Tensor:
-    """Ask for a tensor (B, *shape), with a reason where it is not obvious."""
+    """Check that y is a tensor of shape (B, *shape). The reason is part of the error message."""
     y = check_tensor("y", y)
     if tuple(y.shape[1:]) != shape or y.ndim == 0:
         expected = ", ".join(["B", *map(str, shape)])
@@ -17,19 +17,19 @@ def check_shape(y: object, shape: tuple[int, ...], reason: str = "") -> Tensor:
         if y.ndim == 1 and shape == (1,):
             hint = "; use y[:, None]"
         elif y.ndim == 1 and len(shape) == 1 and not y.is_floating_point():
-            hint = f"; labels of {shape[0]} classes go with inducing.Categorical()"
+            hint = f"; use inducing.Categorical() for labels of {shape[0]} classes"
         raise ValueError(f"y must have shape ({expected}){reason}, got {tuple(y.shape)}{hint}")
     return y
 
 
 def check_like(y: Tensor, shape: torch.Size) -> None:
-    """Refuse targets that would only broadcast against (S, *shape)."""
+    """Check that the targets have the shape of the outputs without the sample axis. Broadcasting is an error."""
     if y.shape != shape[1:]:
         raise ValueError(f"y must have shape {tuple(shape[1:])} like the outputs, got {tuple(y.shape)}")
 
 
 def check_real(y: Tensor) -> Tensor:
-    """Ask for finite floating point numbers."""
+    """Check that the targets are finite floating point numbers."""
     if not y.is_floating_point():
         raise TypeError(f"y must be floating point, got {y.dtype}; use y.float(), or Categorical() for labels")
     check_finite("y", y)
@@ -37,9 +37,9 @@ def check_real(y: Tensor) -> Tensor:
 
 
 def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor:
-    """Ask for whole numbers from 0 to ``most``, of any dtype. Values that are not known are not looked at."""
+    """Check that the targets are whole numbers from 0 to ``most``, of any dtype. Values of meta tensors are not checked."""
     if y.is_complex():
-        raise TypeError(f"y must hold {wanted}, got {y.dtype}")
+        raise TypeError(f"y must have values {wanted}, got {y.dtype}")
     check_finite("y", y)
     if is_known(y) and y.dtype != torch.bool:
         bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
@@ -47,5 +47,5 @@ def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor
             bad = bad | (y > most)
         if bad.any():
             row = int(bad.nonzero()[0, 0])
-            raise ValueError(f"y must hold {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")
+            raise ValueError(f"y must have values {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")
     return y

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from torch import Generator, Tensor, nn
 
-from inducing.linalg.geometry import Boundary
-from inducing.nn.convolution import Conv2d
-from inducing.nn.fans import Prior
-from inducing.nn.layers import Linear, Shape
-from inducing.nn.models.assembly import Mixture, assemble, posteriors_of
+from inducing.linalg.convolution.geometry import Boundary
+from inducing.nn.context import Shape
+from inducing.nn.layers import Conv2d, InducingNorm, Linear, Residual
+from inducing.nn.models.assembly import assemble
 from inducing.nn.network import Network
-from inducing.nn.normalisation import InducingNorm
-from inducing.nn.posteriors import Posterior
-from inducing.nn.structure import Residual
+from inducing.nn.posteriors import Posterior, PosteriorOfLayers, posteriors_for_layers
+from inducing.nn.priors import Prior
 
 
 def lenet(
@@ -23,7 +21,7 @@ def lenet(
     channels: int = 64,
     *,
     prior: Prior | str = "neal",
-    posterior: Mixture = "global",
+    posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool = False,
     inducing_points: Tensor | None = None,
@@ -40,15 +38,14 @@ def lenet(
         channels: Channels of every convolution.
         prior: A prior or its name.
         posterior: A posterior or its name for all layers; "A->B", with B for the last layer only; or a list, one for each
-            layer. Local layers have as many inducing patches as weights into each output, unless their posterior says
-            otherwise.
-        boundary: How global layers take patches of the inducing images at the border, see `inducing.Conv2d`.
+            layer. By default, the number of inducing patches of a local layer is its fan-in.
+        boundary: Boundary of the inducing images in global layers, see `inducing.Conv2d`.
         normalise: Whether an `inducing.InducingNorm` follows each convolution.
-        inducing_points: First values of the inducing images, e.g. ``x[:100]``.
-        inducing_targets: The labels of those images.
-        num_inducing: Number of inducing images, drawn from N(0, 1), where none are given.
+        inducing_points: Initial inducing images, e.g. ``x[:100]``.
+        inducing_targets: Labels of these images.
+        num_inducing: Number of inducing images to draw from N(0, 1), if none are given.
         learn_inducing_locations: Whether the inducing images are parameters.
-        generator: Source of random initial values; the default is torch's global one.
+        generator: Source of random initial values. Default: torch's global generator.
 
     Example:
         >>> import inducing, torch
@@ -56,7 +53,7 @@ def lenet(
         >>> network(torch.randn(3, 1, 28, 28)).shape
         torch.Size([1, 3, 10])
     """
-    make = _Maker(posteriors_of(posterior, 4), prior, boundary, normalise)
+    make = _LayerFactory(posteriors_for_layers(posterior, 4), prior, boundary, normalise)
     colours, height, width = _image_shape(input_shape)
     layers = [
         *make.convolution(colours, channels),
@@ -81,7 +78,7 @@ def resnet8(
     channels: int = 32,
     *,
     prior: Prior | str = "neal",
-    posterior: Mixture = "global",
+    posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool = False,
     inducing_points: Tensor | None = None,
@@ -92,8 +89,8 @@ def resnet8(
 ) -> Network:
     """The paper's network for CIFAR-10: conv2d-relu, three residual blocks with average pooling, linear.
 
-    A block is conv2d-relu-conv2d-relu beside the identity. There are 8 layers with weights. The arguments are those of
-    `lenet`.
+    A block is conv2d-relu-conv2d-relu with an identity shortcut. There are 8 layers with weights. The arguments are those
+    of `lenet`.
 
     Example:
         >>> import inducing, torch
@@ -101,7 +98,7 @@ def resnet8(
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])
     """
-    make = _Maker(posteriors_of(posterior, 8), prior, boundary, normalise)
+    make = _LayerFactory(posteriors_for_layers(posterior, 8), prior, boundary, normalise)
     layers: list[nn.Module] = [*make.convolution(_image_shape(input_shape)[0], channels), nn.ReLU()]
     for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
         first, second = make.convolution(channels, channels), make.convolution(channels, channels)
@@ -118,7 +115,7 @@ def resnet18(
     channels: int = 64,
     *,
     prior: Prior | str = "neal",
-    posterior: Mixture = "global",
+    posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool | None = None,
     inducing_points: Tensor | None = None,
@@ -129,11 +126,11 @@ def resnet18(
 ) -> Network:
     """ResNet-18 (He et al., 2016) for small images: a 3 x 3 convolution, four stages of two blocks, linear.
 
-    The stages have 1, 2, 4 and 8 times ``channels``, and all but the first halve the image. There are 21 layers with
-    weights, those of a shortcut after those of its block. The arguments are those of `lenet`, except:
+    The stages have 1, 2, 4 and 8 times ``channels`` channels, and all but the first halve the image size. There are 21
+    layers with weights. The layer of a shortcut comes after those of its block. The arguments are those of `lenet`, except:
 
     Arguments:
-        normalise: Whether an `inducing.InducingNorm` follows each convolution; None means the paper's choice, if the
+        normalise: Whether an `inducing.InducingNorm` follows each convolution. Default: the paper's choice, True if the
             network has global inducing points.
 
     Example:
@@ -142,10 +139,10 @@ def resnet18(
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])
     """
-    posteriors = posteriors_of(posterior, 21)
+    posteriors = posteriors_for_layers(posterior, 21)
     if normalise is None:
         normalise = any(each.needs_inducing for each in posteriors)
-    make = _Maker(posteriors, prior, boundary, normalise)
+    make = _LayerFactory(posteriors, prior, boundary, normalise)
     layers: list[nn.Module] = [*make.convolution(_image_shape(input_shape)[0], channels), nn.ReLU()]
     width = channels
     for stage in range(4):
@@ -162,21 +159,21 @@ def resnet18(
 
 
 def _image_shape(shape: Shape) -> Shape:
-    """Channels, height and width of an image."""
+    """Return channels, height and width of an image."""
     if not isinstance(shape, Sequence) or len(shape) != 3:
         raise ValueError(f"input_shape must be (channels, height, width) of an image, e.g. (1, 28, 28), got {shape!r}")
     return tuple(shape)
 
 
-class _Maker:
-    """Makes layers, each with the next of the posteriors."""
+class _LayerFactory:
+    """Creates layers. Each takes the next posterior of the list."""
 
     def __init__(self, posteriors: list[Posterior], prior: Prior | str, boundary: Boundary, normalise: bool) -> None:
         self.posteriors = iter(posteriors)
         self.prior, self.boundary, self.normalise = prior, boundary, normalise
 
     def convolution(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> list[nn.Module]:
-        """A convolution that keeps the size of the image, up to the stride, and its normalisation."""
+        """Return a convolution that keeps the size of the image, up to the stride, and its normalisation, if any."""
         posterior, padding = next(self.posteriors), kernel_size // 2
         layer = Conv2d(inputs, outputs, kernel_size, stride, padding, self.prior, posterior, self.boundary)
         return [layer, InducingNorm()] if self.normalise else [layer]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from torch import Generator, Tensor, nn
 
-from inducing.nn.fans import Prior
 from inducing.nn.layers import Linear
-from inducing.nn.models.assembly import Mixture, assemble, posteriors_of
+from inducing.nn.models.assembly import assemble
 from inducing.nn.network import Network
-from inducing.nn.posteriors import LocalInducing
+from inducing.nn.posteriors import LocalInducing, PosteriorOfLayers, posteriors_for_layers
+from inducing.nn.priors import Prior
 
 
 def mlp(
@@ -20,7 +20,7 @@ def mlp(
     hidden: Sequence[int] = (50, 50),
     *,
     prior: Prior | str = "neal",
-    posterior: Mixture = "global",
+    posterior: PosteriorOfLayers = "global",
     activation: Callable[[], nn.Module] = nn.ReLU,
     bias: bool = True,
     inducing_points: Tensor | None = None,
@@ -29,10 +29,10 @@ def mlp(
     learn_inducing_locations: bool = True,
     generator: Generator | None = None,
 ) -> Network:
-    """A fully connected network, the same call for every posterior.
+    """A fully connected network with any posterior.
 
-    What is said about inducing points is used by those layers that have any: global layers share ``inducing_points``, a
-    local layer learns as many of its own, and a factorised network has none.
+    Global layers share ``inducing_points``. A local layer learns the same number of inducing points of its own. A factorised
+    network has none and ignores the arguments for inducing points.
 
     Arguments:
         in_features: Number of inputs.
@@ -41,13 +41,13 @@ def mlp(
         prior: A prior or its name.
         posterior: A posterior or its name for all layers; "A->B", with B for the last layer only; or a list, one for
             each layer.
-        activation: Makes the module between the layers, e.g. `torch.nn.Tanh`.
+        activation: Creates the module between two layers, e.g. `torch.nn.Tanh`.
         bias: Whether the layers have biases.
-        inducing_points: First values of the inducing points, e.g. ``x[:100]``.
-        inducing_targets: The targets of those rows.
-        num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
+        inducing_points: Initial inducing points, e.g. ``x[:100]``.
+        inducing_targets: Targets of these rows.
+        num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
         learn_inducing_locations: Whether the inducing points are parameters.
-        generator: Source of random initial values; the default is torch's global one.
+        generator: Source of random initial values. Default: torch's global generator.
 
     Example:
         >>> import inducing
@@ -58,9 +58,9 @@ def mlp(
             f"hidden must list the widths of the hidden layers, e.g. hidden=[{hidden}, {hidden}], got {hidden}"
         )
     if not callable(activation):
-        raise TypeError(f"activation must make a module, e.g. activation=torch.nn.Tanh, got {activation!r}")
+        raise TypeError(f"activation must be a module class, e.g. activation=torch.nn.Tanh, got {activation!r}")
     widths = [in_features, *hidden, out_features]
-    posteriors = posteriors_of(posterior, len(widths) - 1)
+    posteriors = posteriors_for_layers(posterior, len(widths) - 1)
     if num_inducing is None and inducing_points is not None:
         num_inducing = len(inducing_points)
     layers: list[nn.Module] = []

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from torch import Generator, Tensor
 
 from inducing.checks import check_whole
-from inducing.nn.gp import GPLayer, MeanKind
 from inducing.nn.kernels import Kernel
-from inducing.nn.models.assembly import Mixture, posteriors_of
+from inducing.nn.layers.gp import GPLayer, MeanKind
 from inducing.nn.network import Network
+from inducing.nn.posteriors import PosteriorOfLayers, posteriors_for_layers
 
 
 def deep_gp(
@@ -21,32 +21,32 @@ def deep_gp(
     width: int | None = None,
     kernel: Kernel | str | Sequence[Kernel | str] = "squared-exponential",
     mean: MeanKind = "identity",
-    posterior: Mixture = "global",
+    posterior: PosteriorOfLayers = "global",
     inducing_points: Tensor | None = None,
     inducing_targets: Tensor | None = None,
     num_inducing: int | None = None,
     learn_inducing_locations: bool = True,
     generator: Generator | None = None,
 ) -> Network:
-    """A deep Gaussian process, the same call for every posterior.
+    """A deep Gaussian process with any posterior.
 
-    The last layer has a mean function of zero.
+    The mean function of the last layer is zero.
 
     Arguments:
         in_features: Number of inputs.
         out_features: Number of outputs.
-        num_layers: Number of Gaussian process layers, the last among them.
-        width: Outputs of the hidden layers; None stands for the paper's, min(in_features, 30).
+        num_layers: Number of Gaussian process layers, including the last.
+        width: Number of outputs of the hidden layers. Default: the paper's choice, min(in_features, 30).
         kernel: A kernel or its name; or a list, one for each layer.
         mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
             last layer only; or a list, one for each layer.
-        inducing_points: First values of the inducing points, e.g. ``x[:100]``. Layers with inducing inputs of their own
-            begin there too.
-        inducing_targets: The targets of those rows.
-        num_inducing: Number of inducing points, drawn from N(0, 1), where none are given.
+        inducing_points: Initial inducing points, e.g. ``x[:100]``. They are also the initial inducing inputs of layers
+            that have their own.
+        inducing_targets: Targets of these rows.
+        num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
         learn_inducing_locations: Whether the inducing points are parameters.
-        generator: Source of random initial values; the default is torch's global one.
+        generator: Source of random initial values. Default: torch's global generator.
 
     Example:
         >>> import inducing, torch
@@ -56,11 +56,11 @@ def deep_gp(
     num_layers = check_whole("num_layers", num_layers)
     hidden = min(in_features, 30) if width is None else width
     widths = [in_features] + [hidden] * (num_layers - 1) + [out_features]
-    posteriors = posteriors_of(posterior, num_layers)
+    posteriors = posteriors_for_layers(posterior, num_layers)
     if isinstance(kernel, str) or not isinstance(kernel, Sequence):
         kernel = [kernel] * num_layers
     if len(kernel) != num_layers:
-        raise ValueError(f"{len(kernel)} kernels were given for {num_layers} layers")
+        raise ValueError(f"got {len(kernel)} kernels for {num_layers} layers. Pass one kernel, or one for each layer")
     layers = [
         GPLayer(fan_in, fan_out, each, "zero" if index == num_layers - 1 else mean, posteriors[index])
         for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], kernel, strict=False))

@@ -1,0 +1,66 @@
+"""The likelihoods that estimators offer by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from inducing.checks import check_known
+from inducing.nn import likelihoods as nn
+from inducing.nn.likelihoods import FIRST_VARIANCE, Likelihood
+
+COUNTS = ("poisson", "negative-binomial")
+
+
+class Choice(NamedTuple):
+    """A likelihood that an estimator offers.
+
+    Arguments:
+        likelihood: Its class.
+        parameters: Initial values of its parameters.
+        outputs: Outputs of the network for each target.
+        initial: Initial pseudo-outputs of the last layer from the targets of the network.
+    """
+
+    likelihood: type[Likelihood]
+    parameters: tuple[float, ...]
+    outputs: int
+    initial: Callable[[Tensor], Tensor]
+
+    def make(self, targets: int) -> Likelihood:
+        """Make the likelihood. Each of several targets learns its own parameters."""
+        return self.likelihood(*([value] * targets if targets > 1 else value for value in self.parameters))
+
+
+def _unchanged(y: Tensor) -> Tensor:
+    return y
+
+
+def _with_log_noise(y: Tensor) -> Tensor:
+    return torch.cat([y, torch.zeros_like(y)], 1)
+
+
+def _log_counts(y: Tensor) -> Tensor:
+    return torch.log(y + 0.5)
+
+
+REGRESSION = {
+    "gaussian": Choice(nn.Gaussian, (FIRST_VARIANCE,), 1, _unchanged),
+    "heteroscedastic": Choice(nn.HeteroscedasticGaussian, (FIRST_VARIANCE,), 2, _with_log_noise),
+    # variance and degrees of freedom
+    "heteroscedastic-student-t": Choice(nn.HeteroscedasticStudentT, (FIRST_VARIANCE, 4.0), 2, _with_log_noise),
+    "student-t": Choice(nn.StudentT, (math.sqrt(FIRST_VARIANCE),), 1, _unchanged),
+    "poisson": Choice(nn.Poisson, (), 1, _log_counts),
+    "negative-binomial": Choice(nn.NegativeBinomial, (1.0,), 1, _log_counts),
+}
+CLASSIFICATION = {"categorical": Choice(nn.Categorical, (), 1, _unchanged)}
+
+
+def find_choice(name: str, known: dict[str, Choice]) -> Choice:
+    """Find a likelihood by name."""
+    check_known("likelihood", name, ("auto", *known))
+    return known[name]

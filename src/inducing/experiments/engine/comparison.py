@@ -1,0 +1,186 @@
+"""Our results beside the published ones: means and standard errors over splits, and a mark."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inducing.experiments.engine.store import Result
+from inducing.pages import Cell, Table
+
+# nats: a smaller difference from the paper does not count, whatever the standard errors
+TOLERANCE = 0.02
+
+Key = tuple[Any, ...]
+
+
+class Measure(NamedTuple):
+    """A number among the metrics of a run.
+
+    Arguments:
+        path: Its place in the metrics, e.g. ``("layer_variance", 0)``.
+        heading: Its heading in tables.
+        digits: Decimals.
+        higher_is_better: None for a number that is neither good nor bad.
+        nats: Whether it is in nats, where `TOLERANCE` applies.
+    """
+
+    path: tuple[str | int, ...]
+    heading: str
+    digits: int = 2
+    higher_is_better: bool | None = True
+    nats: bool = True
+
+    def of(self, metrics: Any) -> float | None:
+        """Its value in one run; None if the run does not have it."""
+        for part in self.path:
+            if isinstance(metrics, dict) and part not in metrics:
+                return None
+            metrics = metrics[part]
+        return float(metrics)
+
+
+ELBO = Measure(("elbo_per_datapoint",), "ELBO")
+TEST = Measure(("test_log_likelihood",), "test log-likelihood")
+RMSE = Measure(("rmse",), "RMSE", higher_is_better=False, nats=False)
+LOG_LIKELIHOOD = Measure(("log_likelihood",), "log-lik.", higher_is_better=None)
+KL = Measure(("kl",), "KL", higher_is_better=None)
+ELBO_TERMS = (ELBO, LOG_LIKELIHOOD, KL)
+
+
+def layer_variance(layer: int) -> Measure:
+    """The mean variance of a layer's function; layers count from 0."""
+    return Measure(("layer_variance", layer), f"V[F{layer + 1}]", higher_is_better=None)
+
+
+class Estimate(NamedTuple):
+    """A mean over splits, its standard error, and the number of splits."""
+
+    mean: float
+    error: float = 0.0
+    splits: int = 1
+
+    def text(self, digits: int = 2) -> str:
+        """The mean, with the standard error if there are several splits."""
+        mean = f"{self.mean:.{digits}f}"
+        return f"{mean} ± {self.error:.{digits}f}" if self.splits > 1 else mean
+
+
+Estimates = dict[Key, Estimate]
+
+
+def over_splits(values: Sequence[float]) -> Estimate:
+    """The mean and its standard error, which is 0 for one split.
+
+    Example:
+        >>> over_splits([1.0, 2.0, 3.0]).text()
+        '2.00 ± 0.58'
+    """
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Estimate(float(np.mean(values)), error, len(values))
+
+
+class Verdict(Enum):
+    """A result beside the paper's; the value is its style in tables."""
+
+    BETTER = "good"
+    WITHIN = "neutral"
+    SHORT = "bad"
+
+
+def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:
+    """BETTER than the paper, WITHIN max(two combined standard errors, 0.02 nats) of it, or SHORT of it."""
+    lead = (ours.mean - paper.mean) * (1 if measure.higher_is_better else -1)
+    margin = max(2 * math.hypot(ours.error, paper.error), TOLERANCE if measure.nats else 0.0)
+    # the published numbers are decimals: 0.02 is 0.02
+    return Verdict.BETTER if lead >= 0 else Verdict.WITHIN if lead >= -margin - 1e-9 else Verdict.SHORT
+
+
+def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
+    """The verdict as a cell of a table; if short, with the difference."""
+    verdict = judge(ours, paper, measure)
+    by = f" by {abs(ours.mean - paper.mean):.{measure.digits}f}" if verdict is Verdict.SHORT else ""
+    return Cell(verdict.name.lower() + by, verdict.value)
+
+
+def _nothing_published(key: Key, measure: Measure) -> Estimate | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of results, beside the paper's where it has them.
+
+    Arguments:
+        axes: The fields of a configuration that identify a row, each with its values in order.
+        measures: The numbers in the columns.
+        paper: The published number of a row and a measure, or None.
+        note: What to say below the table.
+        num_brief: The number of measures in a brief table; None for all.
+    """
+
+    axes: Mapping[str, Sequence[Any]]
+    measures: Sequence[Measure]
+    paper: Callable[[Key, Measure], Estimate | None] = _nothing_published
+    note: str = ""
+    num_brief: int | None = None
+
+    def estimates(self, results: Sequence[Result], measure: Measure) -> tuple[Estimates, Estimates]:
+        """Our numbers and the paper's, by row."""
+        groups: dict[Key, list[float]] = defaultdict(list)
+        for result in results:
+            value = measure.of(result["metrics"])
+            if value is not None:
+                groups[self.key(result["config"])].append(value)
+        ours = {key: over_splits(groups[key]) for key in sorted(groups, key=self._position)}
+        return ours, {key: published for key in ours if (published := self.paper(key, measure))}
+
+    def key(self, config: Mapping[str, Any]) -> Key:
+        """The row of a configuration."""
+        return tuple(config[axis] for axis in self.axes)
+
+    def verdicts(self, results: Sequence[Result]) -> dict[Key, Verdict]:
+        """The verdict on the ELBO of each row where the paper has one."""
+        ours, paper = self.estimates(results, ELBO)
+        return {key: judge(ours[key], paper[key]) for key in paper}
+
+    def table(self, results: Sequence[Result], brief: bool = False) -> Table:
+        """The table: for each measure our number, the paper's and a mark.
+
+        Arguments:
+            results: The runs.
+            brief: A narrow table for a terminal: the main measures, with the paper's means in brackets.
+        """
+        measures = self.measures[: self.num_brief] if brief else self.measures
+        found = {measure: self.estimates(results, measure) for measure in measures}
+        found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
+        keys = sorted({key for ours, _ in found.values() for key in ours}, key=self._position)
+        columns: list[list[str | Cell]] = [[axis, *(str(key[i]) for key in keys)] for i, axis in enumerate(self.axes)]
+        if not brief:
+            splits = (max(ours[key].splits for ours, _ in found.values() if key in ours) for key in keys)
+            columns.append(["splits", *map(str, splits)])
+        for measure, (ours, paper) in found.items():
+            digits = measure.digits
+            if brief:
+                means = {key: f" ({estimate.mean:.{digits}f})" for key, estimate in paper.items()}
+                cells = (ours[key].text(digits) + means.get(key, "") if key in ours else "" for key in keys)
+                columns.append([measure.heading, *cells])
+                continue
+            columns.append([measure.heading, *(ours[key].text(digits) if key in ours else "" for key in keys)])
+            if paper:
+                columns.append(["the paper", *(paper[key].text(digits) if key in paper else "" for key in keys)])
+            if paper and measure.higher_is_better is not None:
+                marks = (mark(ours[key], paper[key], measure) if key in paper else "" for key in keys)
+                columns.append(["mark", *marks])
+        headings, *rows = zip(*columns, strict=True)
+        note = f"In brackets: the paper. {self.note}" if brief and self.paper is not _nothing_published else self.note
+        return Table(headings, rows, note=note, text_columns=len(self.axes))
+
+    def _position(self, key: Key) -> list[int]:
+        return [list(values).index(part) for part, values in zip(key, self.axes.values(), strict=True)]

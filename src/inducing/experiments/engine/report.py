@@ -1,0 +1,156 @@
+"""Reports of finished runs: the page of one experiment, and `inducing report`, all of them beside the paper."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from inducing.experiments.engine.comparison import TOLERANCE, Comparison, Key, Verdict
+from inducing.experiments.engine.experiment import Experiment
+from inducing.experiments.engine.store import Result, Store
+from inducing.experiments.paper import published
+from inducing.files import check_writable
+from inducing.pages import Block, Heading, Image, Page, Table, to_rich, write
+
+# subjects of the notes on the published numbers; the other notes are about the format of paper.json
+NOTES = {
+    "uci_dgp wine rmse": "RMSE of deep Gaussian processes on wine",
+    "toy_compositional_bnn": "ELBOs of compositional-bnn",
+}
+INTRODUCTION = (
+    "ELBO and log-likelihood are in nats per data point, as means over splits with standard errors; one split has no "
+    "standard error. The paper's are over 20 splits (5 for protein). Marks: better than the paper; within "
+    f"max(2 combined standard errors, {TOLERANCE} nats) of the paper; short of the paper, and by how much. The minimum of "
+    f"{TOLERANCE} applies only to values in nats."
+)
+Runs = Mapping[str, list[Result]]
+
+
+def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> None:
+    """Print the tables of an experiment, and write its page with the figure.
+
+    Arguments:
+        experiment: The experiment.
+        runs: Its finished runs by preset.
+        page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
+        console: Where to print.
+    """
+    results = _all(runs)
+    tables = [] if experiment.comparison is None else [experiment.comparison.table(results, brief=True)]
+    for table in tables + experiment.tables(results):
+        console.print(to_rich(table))
+    write(Page(experiment.name, [INTRODUCTION, *describe(experiment, runs, page.stem)]), page)
+    for path in (page, page.with_suffix(".png")):
+        console.print(f"wrote {path}", highlight=False)
+    for preset in runs:
+        differences = experiment.differences(preset).values()
+        if differences:
+            console.print(f"[dim]preset {preset}: {'; '.join(differences)}[/dim]", highlight=False)
+
+
+def report(results: Path, out: Path) -> None:
+    """Write one page about all experiments.
+
+    Arguments:
+        results: The folder of `inducing reproduce`, with a store ``NAME.jsonl`` for each experiment.
+        out: The page, ``.html`` or ``.md``. HTML has its figures inside. For Markdown they are written to the folder of the
+            results, and linked.
+    """
+    from inducing.experiments.engine.registry import EXPERIMENTS
+
+    if out.suffix not in (".html", ".md"):
+        raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
+    if not results.is_dir():
+        raise ValueError(f"there is no folder {results}; `inducing reproduce NAME --out {results}` makes it")
+    stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
+    if not any(stored.values()):
+        raise ValueError(f"{results} holds no runs; `inducing reproduce NAME --out {results}` makes them")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
+    runs = {name: selected(experiment, stored[name]) for name, experiment in EXPERIMENTS.items()}
+    blocks = _summary({name: (EXPERIMENTS[name].comparison, _all(runs[name])) for name in EXPERIMENTS})
+    for name, experiment in EXPERIMENTS.items():
+        blocks.append(Heading(name))
+        if runs[name]:
+            blocks += describe(experiment, runs[name], name)
+            continue
+        # stored runs may be of the smoke preset, or of an earlier version of a preset
+        number = f"None of the {len(stored[name])} stored runs has the settings of the preset paper or cpu"
+        found = number if stored[name] else "No runs are stored"
+        blocks += [_sentence(experiment.title), f"{found}: `inducing reproduce {name}` makes them."]
+    write(Page("Results beside the paper's", blocks), out, results)
+
+
+def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, list[Result]]:
+    """The runs to show, by preset: for each row those with the paper's settings, or else those of the cpu preset.
+
+    The choice depends only on settings, never on results.
+    """
+    axes = [axis for axis in experiment.grid if axis != "split"]
+    rows: dict[Key, tuple[str, list[Result]]] = {}
+    for preset in ("cpu", "paper"):
+        found: dict[Key, tuple[str, list[Result]]] = {}
+        for result in experiment.finished(experiment.configs(preset), results):
+            found.setdefault(tuple(result["config"][axis] for axis in axes), (preset, []))[1].append(result)
+        rows |= found
+    presets = {preset: [row for chosen, row in rows.values() if chosen == preset] for preset in ("cpu", "paper")}
+    return {preset: [result for row in chosen for result in row] for preset, chosen in presets.items() if chosen}
+
+
+def describe(experiment: Experiment, runs: Runs, stem: str) -> list[Block]:
+    """The settings, tables and figure of finished runs.
+
+    Arguments:
+        experiment: The experiment.
+        runs: Its finished runs by preset.
+        stem: The name of the figure's file, without ".png".
+    """
+    results, comparison = _all(runs), experiment.comparison
+    blocks: list[Block] = [_sentence(experiment.title)]
+    for preset, chosen in runs.items():
+        # the table shows which part of the grid has runs
+        changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
+        settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
+        blocks.append(f"{len(chosen)} runs of preset {preset}, {settings}.")
+    if comparison is not None:
+        keys = {comparison.key(vars(config)) for config in experiment.configs("paper")}
+        paper = {key for key in keys if any(comparison.paper(key, measure) for measure in comparison.measures)}
+        if paper:
+            ours = {comparison.key(result["config"]) for result in results}
+            blocks.append(f"{len(ours & paper)} of the {len(paper)} rows of the paper's table have runs.")
+        blocks.append(comparison.table(results))
+    blocks += experiment.tables(results)
+    blocks += [experiment.remarks] if experiment.remarks else []
+    return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
+
+
+def _summary(runs: Mapping[str, tuple[Comparison | None, list[Result]]]) -> list[Block]:
+    rows = []
+    for name, (comparison, results) in runs.items():
+        verdicts = comparison.verdicts(results) if comparison is not None else {}
+        of_global = (verdict for key, verdict in verdicts.items() if key[-1] == "global")
+        rows.append([name, str(len(results) or "missing"), _count(verdicts.values()), _count(of_global)])
+    return [
+        Heading("Summary"),
+        f"Made by `inducing report` from the stored runs. {INTRODUCTION}",
+        "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
+        "lists the differences of its runs from the paper.",
+        Table(["experiment", "runs", "ELBO beside the paper", "of global"], rows),
+        *(f"The paper's {NOTES[key]}: {note}." for key, note in published()["notes"].items() if key in NOTES),
+    ]
+
+
+def _count(verdicts: Iterable[Verdict]) -> str:
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict.name.lower()}" for verdict in Verdict if counts[verdict])
+
+
+def _sentence(title: str) -> str:
+    return f"{title[0].upper()}{title[1:]}."
+
+
+def _all(runs: Runs) -> list[Result]:
+    return [result for results in runs.values() for result in results]

@@ -1,0 +1,157 @@
+"""Sweeps: do those runs of an experiment that are not in the store yet, and report the results.
+
+Runs are done in this process, in several processes, or on a Dask cluster (cluster.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from inducing.errors import DivergenceError
+from inducing.experiments.engine import cluster
+from inducing.experiments.engine.experiment import Experiment, key_of
+from inducing.experiments.engine.report import show
+from inducing.experiments.engine.runs import Outcome, State, Task, run_here, run_in_worker
+from inducing.experiments.engine.store import Result, Store
+from inducing.extras import require
+from inducing.files import check_writable
+from inducing.inference.parallel.ranks import Ranks, hide_warnings, join
+
+
+def reproduce(
+    experiment: Experiment,
+    preset: str,
+    out: Path,
+    *,
+    jobs: int = 1,
+    resume: bool = True,
+    only: Mapping[str, Any] | None = None,
+    dask: str | None = None,
+    console: Console | None = None,
+) -> list[Result]:
+    """Do the runs of an experiment, report them and return their results.
+
+    Under `torchrun` all processes do each run together. Rank 0 decides which runs to do, and writes; the other ranks return
+    no results.
+
+    Arguments:
+        experiment: The experiment.
+        preset: "smoke", "cpu" or "paper".
+        out: Folder for the store, the checkpoints of unfinished runs, the page and the figure.
+        jobs: Number of runs at a time, each in its own process.
+        resume: Whether to keep finished runs; otherwise they are done again.
+        only: Values of configuration fields; other runs are left out.
+        dask: Address of a Dask scheduler whose workers do the runs, e.g. "tcp://10.0.0.1:8786".
+        console: Where to print.
+    """
+    console = console or Console()
+    if dask is not None and jobs > 1:
+        raise ValueError("runs are done in local jobs or on a Dask cluster; give only one of --jobs and --dask")
+    ranks = join()
+    if ranks.size > 1 and (jobs > 1 or dask is not None):
+        raise ValueError(f"the {ranks.size} processes of torchrun do each run together; leave out --jobs and --dask")
+    everything = experiment.configs(preset)
+    configs = [config for config in everything if vars(config).items() >= (only or {}).items()]
+    if not configs:
+        known = {key: dict.fromkeys(str(getattr(config, key)) for config in everything) for key in experiment.grid}
+        values = "; ".join(f"{key} {', '.join(known[key])}" for key in known)
+        raise ValueError(f"no run of {experiment.name} in preset {preset} has {only}; available are {values}")
+    if not ranks.first:
+        _follow(experiment, ranks)
+        return []
+    store = Store(out / f"{experiment.name}.jsonl")
+    out.mkdir(parents=True, exist_ok=True)
+    # smoke runs do not replace the page of complete runs
+    page = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.md"
+    for path in (store.path, page, page.with_suffix(".png")):
+        check_writable(path)
+    done = store.results() if resume else {}
+    trials = list(dict.fromkeys(trial for config in configs for trial in experiment.trials(config)))
+    console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
+    console.print(f"{len(configs)} runs, {len(experiment.finished(configs, done))} finished before", highlight=False)
+    failed: list[str] = []
+    # trials come first: they decide the settings of the other runs, and are often among them
+    for stage in (trials, configs):
+        known_results = store.results()
+        settled = [experiment.settle(config, known_results) for config in stage]
+        todo = [config for config in settled if config is not None and key_of(config) not in done]
+        if stage is trials and todo:
+            console.print(f"{len(todo)} runs on split 0 to choose settings by the ELBO", highlight=False)
+        tasks = [Task(experiment.run, config, store, resume) for config in todo]
+        failed += _run_all(experiment, tasks, jobs, dask, console)
+        done = store.results() if resume else {key_of(config): {} for config in todo}
+    ranks.broadcast(None)
+    results = store.results()
+    if failed:
+        waiting = sum(experiment.settle(config, results) is None for config in configs)
+        others = f"{waiting} runs wait for their trials" if waiting else "all others are finished"
+        raise DivergenceError(f"{len(failed)} runs failed, {others}: " + "; ".join(failed))
+    # finished runs that `only` leaves out are shown too
+    show(experiment, {preset: experiment.finished(everything, results)}, page, console)
+    return experiment.finished(configs, results)
+
+
+def parse_only(text: str | None, experiment: Experiment) -> dict[str, Any]:
+    """Read ``field=value,field=value``; a value is JSON or a string."""
+    known = [field.name for field in dataclasses.fields(experiment.paper)]
+    only: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        key, separator, value = map(str.strip, part.partition("="))
+        if not separator or key not in known or key in only:
+            raise ValueError(
+                f"--only takes key=value,... once each, with keys of {experiment.name}: {', '.join(known)}; got {part!r}"
+            )
+        try:
+            only[key] = json.loads(value)
+        except ValueError:
+            only[key] = value
+    return only
+
+
+def _follow(experiment: Experiment, ranks: Ranks) -> None:
+    """Take part in each run of rank 0, until there are no more."""
+    while (task := ranks.broadcast(None)) is not None:
+        config, checkpoint = task
+        # all ranks diverge together, and rank 0 reports it
+        with suppress(DivergenceError), hide_warnings(True):
+            experiment.run(dataclasses.replace(experiment.paper, **config), Path(checkpoint), False)
+
+
+def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | None, console: Console) -> list[str]:
+    """Do all runs and return which failed. Runs that another process is doing come last."""
+    failed = []
+    for wait in (False, True):
+        busy = []
+        for number, outcome in enumerate(_outcomes(tasks, wait, jobs, dask, console.is_terminal), 1):
+            line = f"{experiment.describe(outcome.config)}: {outcome.detail}"
+            if outcome.state is State.BUSY:
+                busy.append(outcome.config)
+                continue
+            console.print(f"[{number}/{len(tasks)}] {line}", highlight=False, markup=False)
+            if outcome.state is State.FAILED:
+                failed.append(line)
+        tasks = [task for task in tasks if task.config in busy]
+    return failed
+
+
+def _outcomes(tasks: list[Task], wait: bool, jobs: int, dask: str | None, progress: bool) -> Iterator[Outcome]:
+    if dask is not None and tasks:
+        yield from cluster.run_each(dask, tasks, wait)
+    elif jobs == 1:
+        for task in tasks:
+            yield run_here(task, wait, progress)
+    else:
+        require("joblib")
+        from joblib import Parallel, delayed
+
+        threads = max(1, (os.cpu_count() or 1) // jobs)
+        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+        yield from parallel(delayed(run_in_worker)(task, wait, threads) for task in tasks)

@@ -1,0 +1,1 @@
+"""Training and prediction with several processes."""

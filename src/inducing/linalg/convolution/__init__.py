@@ -1,0 +1,1 @@
+"""Gram matrices and other statistics of the patches of images."""

@@ -1,0 +1,54 @@
+"""The arguments that a network passes to its layers when it builds them and when it draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from inducing.nn.likelihoods import Likelihood
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Information about one position of a network, for creating the parameters of the layer there.
+
+    Arguments:
+        input_shape: Shape of one input row of the next layer.
+        num_inducing: Number M of global inducing points, or None if the network has none.
+        targets: Initial pseudo-outputs of the last layer, if the user passed any.
+        last_layer: The last Bayesian layer of the network.
+        example_rows: The inducing points at this position if each layer below equals its mean function. None if that is
+            unknown, e.g. above layers of weights.
+        generator: Source of initial values. Default: torch's global generator.
+    """
+
+    input_shape: Shape
+    num_inducing: int | None = None
+    targets: Float[Tensor, "M O"] | None = None
+    last_layer: nn.Module | None = None
+    example_rows: Float[Tensor, "M *in"] | None = None
+    generator: Generator | None = None
+
+
+@dataclass(frozen=True)
+class DrawContext:
+    """Settings of a draw, the same for all layers of a network.
+
+    Arguments:
+        num_samples: Number S of functions.
+        generator: Source of the noise. Default: torch's global generator.
+        consistent: Whether functions must return the same outputs at each call. Marginal draws do not.
+        closed_form_kl: Whether all KLs are computed in closed form given the layer's inputs, where a formula exists,
+            instead of as a sample of log Q - log P. If False, each posterior uses its own setting.
+        likelihood: The likelihood whose noise an `OptimalInducing` posterior uses.
+    """
+
+    num_samples: int
+    generator: Generator | None = None
+    consistent: bool = False
+    closed_form_kl: bool = False
+    likelihood: Likelihood | None = None

@@ -1,0 +1,1 @@
+"""Drawn functions of Gaussian processes."""

@@ -1,0 +1,167 @@
+"""Priors with learned correlations between the weights into one output.
+
+With precisions L_c over the input channels and L_p over the d pixels of the kernel, both shared by all outputs,
+
+    w ~ N(0, P^-1),  P = fan_in (L_c (x) L_p),  or blockdiag(fan_in (L_c (x) L_p), fan_in) with a bias
+
+Each L is the identity, or an n x n inverse-Wishart matrix with an inverse-Wishart posterior:
+
+    P(L) = IW((n + 1) I, n + 1),  Q(L) = IW((n + 1) I + Psi, n + 1 + nu)
+
+So the covariance L^-1 is Wishart distributed. The positive definite Psi and nu > 0 are learned. Under the prior E[L^-1] = I,
+so the mean covariance of the weights is that of `NealPrior`. E[L] does not exist. Initially Psi = I and nu = 1, and E[L^-1]
+= I under Q, too. For n = 1, as for L_p in linear layers, L^-1 is an exponentially distributed scale.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from inducing.linalg.cholesky import cholesky
+from inducing.linalg.precision import BlockDiagonal, Kronecker, Precision, ScaledIdentity
+from inducing.linalg.wishart import inverse_wishart_kl, inverse_wishart_log_prob, sample_inverse_wishart
+from inducing.nn.by_name import KLKind, check_choice
+from inducing.nn.parameterisation import LOG_PRECISION_SCALE, lower_triangular
+from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+
+
+@dataclass(frozen=True)
+class InverseWishartPrior(Prior, ABC):
+    """Base class of priors with P = fan_in (L_c (x) L_p) and inverse-Wishart L_c or L_p."""
+
+    kl: KLKind = "closed_form"
+
+    def __post_init__(self) -> None:
+        check_choice("kl", self.kl, KLKind)
+
+
+@dataclass(frozen=True)
+class SpatialIWPrior(InverseWishartPrior):
+    """Prior with weights correlated over the d pixels of the kernel: P = fan_in (I (x) L_p).
+
+    In linear layers and 1 x 1 kernels d = 1, and L_p^-1 is an exponentially distributed scale of the variance.
+
+    Arguments:
+        kl: The KL of L_p in "closed_form", or one "sample" of log Q - log P.
+
+    References:
+        Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. for SpatialIWPrior; N there is d here.
+    """
+
+    def build(self, layout: WeightLayout) -> PriorModule:
+        return KroneckerPrecision(layout, None, LearnedInverseWishart(layout.pixels, self.kl))
+
+
+@dataclass(frozen=True)
+class ChannelIWPrior(InverseWishartPrior):
+    """Prior with weights correlated over the input channels: P = fan_in (L_c (x) I).
+
+    In a linear layer the channels are the input features. The covariance L_c^-1 then describes which inputs are relevant
+    (automatic relevance determination) and which are correlated. L_c has channels^2 parameters and costs channels^3
+    operations.
+
+    Arguments:
+        kl: The KL of L_c in "closed_form", or one "sample" of log Q - log P.
+
+    Example:
+        >>> import inducing, torch
+        >>> layer = inducing.Linear(3, 1, prior="channel-iw", posterior="factorised")
+        >>> network = inducing.Network([layer])
+        >>> network.draw(num_samples=5).layers[0].prior_kl.shape
+        torch.Size([5])
+    """
+
+    def build(self, layout: WeightLayout) -> PriorModule:
+        return KroneckerPrecision(layout, LearnedInverseWishart(layout.channels, self.kl), None)
+
+
+@dataclass(frozen=True)
+class KroneckerIWPrior(InverseWishartPrior):
+    """Prior with weights correlated over input channels and over pixels: P = fan_in (L_c (x) L_p).
+
+    The KL is the sum of the KLs of L_c and L_p. The scales of L_c and L_p are not identified: (c L_c) (x) (L_p / c) is the
+    same P for every c > 0. This does no harm, since their priors are proper and keep each scale near 1. Interpret only the
+    product or the correlations, not the scale of one of them. With one pixel, L_p is only a scale; with one channel, L_c is.
+
+    Arguments:
+        kl: The KL of L_c and L_p in "closed_form", or one "sample" of log Q - log P.
+    """
+
+    def build(self, layout: WeightLayout) -> PriorModule:
+        channels, pixels = (LearnedInverseWishart(size, self.kl) for size in (layout.channels, layout.pixels))
+        return KroneckerPrecision(layout, channels, pixels)
+
+
+class KroneckerPrecision(PriorModule):
+    """P = fan_in (L_c (x) L_p), and fan_in for the bias. L_c and L_p are learned, or None for the identity."""
+
+    scale: Tensor
+
+    def __init__(
+        self, layout: WeightLayout, channels: LearnedInverseWishart | None, pixels: LearnedInverseWishart | None
+    ) -> None:
+        super().__init__()
+        self.layout, self.channels, self.pixels = layout, channels, pixels
+        self.register_buffer("scale", torch.tensor([float(layout.fan_in)]), persistent=False)
+
+    def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
+        kl = torch.zeros_like(self.scale)
+        channels: Precision = ScaledIdentity(self.scale, self.layout.channels)
+        pixels: Precision = ScaledIdentity(torch.ones_like(self.scale), self.layout.pixels)
+        if self.channels is not None:
+            sample, member_kl = self.channels(num_samples, generator)
+            channels, kl = Kronecker(ScaledIdentity(self.scale, 1), sample), kl + member_kl
+        if self.pixels is not None:
+            pixels, member_kl = self.pixels(num_samples, generator)
+            kl = kl + member_kl
+        precision: Precision = Kronecker(channels, pixels)
+        if self.layout.bias:
+            precision = BlockDiagonal(precision, ScaledIdentity(self.scale, 1))
+        return PriorSample(precision, kl)
+
+
+class LearnedInverseWishart(PriorModule):
+    """L of size n with P(L) = IW((n + 1) I, n + 1) and Q(L) = IW((n + 1) I + RR', n + 1 + nu).
+
+    R = D (I + N) and nu are learned. The logarithms of D^2 and nu are stored at the scale of log-precisions, since both grow
+    with the number of weights.
+    """
+
+    lower: nn.Parameter | None
+
+    def __init__(self, size: int, kl: KLKind) -> None:
+        super().__init__()
+        self.size, self.use_closed_form = size, kl == "closed_form"
+        self.scaled_log_nu = nn.Parameter(torch.zeros(1))
+        self.scaled_log_diagonal = nn.Parameter(torch.zeros(1, size))
+        # a 1 x 1 matrix has no elements below its diagonal
+        self.lower = nn.Parameter(torch.zeros(1, size, size)) if size > 1 else None
+
+    def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
+        dtype = self.scaled_log_nu.dtype
+        # in float64, since the KL is a difference of terms that grow like nu log nu
+        root, degrees = self.posterior()
+        prior_degrees = torch.full_like(degrees, self.size + 1)
+        prior_root = prior_degrees.sqrt() * torch.eye(self.size, dtype=root.dtype, device=root.device)[None]
+        sample = sample_inverse_wishart(root.to(dtype), degrees.to(dtype), num_samples, generator)
+        if self.use_closed_form:
+            kl = inverse_wishart_kl(root, degrees, prior_root, prior_degrees)
+        else:
+            wide = sample.to(torch.float64)
+            log_posterior = inverse_wishart_log_prob(wide, root, degrees)
+            kl = log_posterior - inverse_wishart_log_prob(wide, prior_root, prior_degrees)
+        return PriorSample(sample, kl.to(dtype))
+
+    def posterior(self) -> tuple[Float[Tensor, "1 n n"], Float[Tensor, "1"]]:
+        """Return the lower factor of (n + 1) I + Psi, and n + 1 + nu, in float64."""
+        diagonal = (LOG_PRECISION_SCALE / 2 * self.scaled_log_diagonal.double()).exp()
+        factor = diagonal[..., None] if self.lower is None else lower_triangular(diagonal, self.lower.double())
+        identity = torch.eye(self.size, dtype=factor.dtype, device=factor.device)
+        # GG' = (n + 1) I + Psi,  Psi = RR'
+        root = cholesky((self.size + 1) * identity + factor @ factor.mT)
+        return root, self.size + 1 + (LOG_PRECISION_SCALE * self.scaled_log_nu.double()).exp()

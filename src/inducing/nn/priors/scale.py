@@ -1,0 +1,54 @@
+"""An isotropic Gaussian prior with a learned scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, nn
+from torch.distributions import Gamma, kl_divergence
+
+from inducing.linalg.noise import standard_gamma
+from inducing.linalg.precision import ScaledIdentity
+from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+
+
+@dataclass(frozen=True)
+class ScalePrior(Prior):
+    """w ~ N(0, I / (fan_in s)), s ~ Gamma(shape, rate), Q(s) = Gamma(shape + alpha, rate + beta).
+
+    alpha and beta are learned and positive. The KL of s is computed in closed form.
+
+    Arguments:
+        shape: Shape of the Gamma prior over the scale s of the precision.
+        rate: Rate of the Gamma prior.
+    """
+
+    shape: float = 2.0
+    rate: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not (self.shape > 0 and self.rate > 0):
+            raise ValueError(f"ScalePrior needs shape > 0 and rate > 0, got {self.shape} and {self.rate}")
+
+    def build(self, layout: WeightLayout) -> PriorModule:
+        return GammaScale(self, layout.fan_in)
+
+
+class GammaScale(PriorModule):
+    """P = fan_in s I, s ~ Q(s)."""
+
+    def __init__(self, prior: ScalePrior, fan_in: int) -> None:
+        super().__init__()
+        self.specification, self.fan_in = prior, fan_in
+        self.log_alpha = nn.Parameter(torch.zeros(()))
+        self.log_beta = nn.Parameter(torch.zeros(()))
+
+    def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
+        shape, rate = self.specification.shape, self.specification.rate
+        posterior = Gamma(shape + self.log_alpha.exp(), rate + self.log_beta.exp(), validate_args=False)
+        scale = standard_gamma(posterior.concentration.expand(num_samples), generator) / posterior.rate
+        prior = Gamma(
+            torch.full_like(posterior.rate, shape), torch.full_like(posterior.rate, rate), validate_args=False
+        )
+        return PriorSample(ScaledIdentity(self.fan_in * scale, self.fan_in), kl_divergence(posterior, prior)[None])

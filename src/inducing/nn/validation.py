@@ -1,0 +1,50 @@
+"""Checks that the parts of a network are compatible."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from inducing.nn.layers.base import Layer
+from inducing.nn.layers.parts import Parts
+from inducing.nn.posteriors.optimal import OptimalInducing
+
+
+def check_inducing_use(parts: Parts, inducing_points: Tensor | None, num_inducing: int | None) -> None:
+    """Raise an error if no layer uses the inducing points, or if layers need them and there are none."""
+    users = parts.inducing_users()
+    given = not (inducing_points is None and num_inducing is None)
+    if users and not given:
+        name, user = users[0]
+        raise ValueError(
+            f"{name} {user.needs_inducing_because} and needs inducing points. Pass rows of the training inputs, e.g. "
+            "inducing_points=x[:100], or a number, num_inducing=100"
+        )
+    if given and not users and not any(layer.starts_from_rows for _, layer in parts.bayesian_layers()):
+        raise ValueError(
+            "no layer uses the inducing points: none has a GlobalInducing posterior. Leave out inducing_points and "
+            'num_inducing, or give a layer posterior="global"'
+        )
+
+
+def check_optimal(parts: Parts, learn_inducing_locations: bool) -> None:
+    """Raise an error if a layer has an optimal posterior and the inducing points are learned."""
+    optimal = [name for name, layer in parts.bayesian_layers() if isinstance(layer.posterior_spec, OptimalInducing)]
+    if optimal and learn_inducing_locations:
+        raise ValueError(
+            f"{optimal[0]} has an OptimalInducing posterior, which is exact only if the inducing points are the data. "
+            "Pass learn_inducing_locations=False"
+        )
+
+
+def check_resampling(parts: Parts) -> None:
+    """Raise an error if a layer with local reparameterisation is below one that depends on the inducing points."""
+    resampling: tuple[str, Layer] | None = None
+    for name, part in parts.walk():
+        if resampling is not None and part.needs_inducing:
+            below, layer = resampling
+            raise ValueError(
+                f"{below} {layer}: local reparameterisation samples new weights for every row, so inducing points and "
+                f"data would pass through different functions below {name}. Use Factorised()"
+            )
+        if resampling is None and isinstance(part, Layer) and part.resamples:
+            resampling = name, part

@@ -1,0 +1,193 @@
+"""Networks, likelihoods and frozen functions as JSON and tensors.
+
+A network is made again from its specification on torch's meta device, where tensors have shapes and no memory. The tensors
+of the file are compared with these, name by name, and then put in place: sizes that a file merely claims cost nothing. The
+tensors of a frozen function have no specification, so it is run once on the meta device, which compares shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from inducing.nn.draw import Function, FunctionSamples
+from inducing.nn.layers import Layer
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+from inducing.saving.registry import State, Tensors, find_class
+from inducing.saving.values import construct, decode_value, encode_arguments, encode_value, shorten, take
+
+Float = Literal["float16", "bfloat16", "float32", "float64"]
+NETWORK: dict[str, Any] = {"object": str, "layers": list, "num_inducing": int | None, "inducing_targets": bool}
+NETWORK |= {"dtype": Float, "input_shape": list[int], "learn_inducing_locations": bool, "frozen": list[str]}
+LIKELIHOOD = {"object": str, "class": str, "arguments": dict, "learned": list[str], "frozen": list[str]}
+FUNCTIONS = {"object": str, "function": dict, "input_shape": list[int], "dtype": Float}
+
+
+def encode_network(network: Network) -> State:
+    """The specification of a network, and its parameters and buffers by name."""
+    node = {
+        "object": "Network",
+        "layers": encode_value(network.layers, "layers"),
+        "num_inducing": network.num_initial_points,
+        "inducing_targets": network.has_inducing_targets,
+        "input_shape": list(network.input_shape),
+        "learn_inducing_locations": network.learn_inducing_locations,
+        "dtype": _dtype_name(network),
+        "frozen": _frozen(network),
+    }
+    tensors = _tensors_of(network)
+    _check_same(_tensors_of(_build_network(node)), tensors)
+    return node, _finite(tensors)
+
+
+def decode_network(node: dict[str, Any], tensors: Tensors) -> Network:
+    """The inverse of `encode_network`."""
+    network = _build_network(node)
+    _check_same(_tensors_of(network), tensors)
+    _restore(network, tensors, [name for name, _ in network.named_parameters()], node["frozen"])
+    return network
+
+
+def encode_likelihood(likelihood: Likelihood) -> State:
+    """The class and the arguments of a likelihood, the names of its parameters, and its tensors."""
+    arguments = encode_arguments(likelihood, type(likelihood).__name__)
+    node: dict[str, Any] = {"object": "Likelihood", "class": type(likelihood).__name__} | (
+        {"arguments": arguments} if arguments else {}
+    )
+    node |= {"learned": [name for name, _ in likelihood.named_parameters()], "frozen": _frozen(likelihood)}
+    return node, _finite(_tensors_of(likelihood))
+
+
+def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
+    """The inverse of `encode_likelihood`."""
+    _, name, arguments, learned, frozen = take({"arguments": {}, **node}, "likelihood", **LIKELIHOOD)
+    cls = find_class("likelihood", name, "likelihood")
+    likelihood: Likelihood = construct(cls, arguments, "likelihood")
+    slots = _tensors_of(likelihood)
+    if tensors.keys() != slots.keys() or not set(learned) <= slots.keys():
+        raise ValueError(f"a {name} has the tensors {sorted(slots)}, the file has {shorten(sorted(tensors))}")
+    for slot, initial in slots.items():
+        tensor = tensors[slot]
+        # one number for all outputs may also be one for each
+        shapes = [initial.shape, tensor.shape[:1] if initial.ndim == 0 and tensor.numel() else initial.shape]
+        floats = get_args(Float) if initial.is_floating_point() else []
+        if tensor.shape not in shapes or _dtype_name(tensor) not in [*floats, _dtype_name(initial)]:
+            raise ValueError(
+                f"{slot} of a {name} cannot be {_described(tensor)}; initially it is {_described(initial)}"
+            )
+    _restore(likelihood, tensors, learned, frozen)
+    return likelihood
+
+
+def encode_functions(samples: FunctionSamples) -> State:
+    """The tree of a frozen function, its tensors by their place in it, and the buffers of its plain modules."""
+    tensors: Tensors = {}
+    node = {
+        "object": "FunctionSamples",
+        "function": encode_value(samples.function, "function", tensors),
+        "input_shape": list(samples.input_shape),
+        "dtype": _dtype_name(samples),
+    }
+    return node, _finite(tensors | _buffers_of_modules(samples))
+
+
+def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
+    """The inverse of `encode_functions`."""
+    _, tree, sizes, dtype_name = take(node, "functions", **FUNCTIONS)
+    shape, dtype = tuple(sizes), getattr(torch, dtype_name)
+    left = dict(_finite(tensors))
+    function = decode_value(tree, "function", left)
+    if not isinstance(function, Function):
+        raise ValueError(f"functions: {shorten(tree)} is not a function")
+    samples = FunctionSamples(function, shape, dtype)
+    _check_same(_buffers_of_modules(samples), left)
+    _restore(samples, left, [], [])
+    on_meta = FunctionSamples(function.map(lambda tensor: tensor.to("meta")), shape, dtype).to("meta")
+    outputs = on_meta(torch.empty(2, *shape, dtype=dtype, device="meta"))
+    if outputs.ndim < 2 or outputs.shape[1] != 2 or outputs.dtype != dtype:
+        raise ValueError("functions: the outputs must have as many rows as the inputs")
+    return samples
+
+
+def _build_network(node: dict[str, Any]) -> Network:
+    """The network of a specification, on the meta device."""
+    _, layers, number, has_targets, dtype_name, sizes, learn, _ = take(node, "network", **NETWORK)
+    shape, dtype = tuple(sizes), getattr(torch, dtype_name)
+    with torch.device("meta"):
+        modules = decode_value(layers, "layers")
+        points = None if number is None else torch.empty(number, *shape)
+        targets = None
+        if has_targets:
+            if points is None or not (modules and isinstance(modules[-1], Layer)):
+                raise ValueError("network: inducing_targets need inducing points and a last layer")
+            targets = torch.empty(len(points), modules[-1].out_features)
+        network = Network(modules, points, targets, None, shape, learn)
+    for name, module in network.named_modules():
+        if any(isinstance(value, Tensor) for value in vars(module).values()):
+            raise ValueError(f"{name} keeps a tensor in an attribute, which is not saved. Use register_buffer")
+    return network.to(dtype)
+
+
+def _tensors_of(module: nn.Module) -> Tensors:
+    return dict(module.named_parameters()) | dict(module.named_buffers())
+
+
+def _buffers_of_modules(samples: FunctionSamples) -> Tensors:
+    # its own buffers are the tensors of the function
+    return {name: buffer for name, buffer in samples.named_buffers() if "." in name}
+
+
+def _finite(tensors: Tensors) -> Tensors:
+    """The tensors without their history, if they contain neither NaN nor inf."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ValueError(f"the tensor {shorten(name)} contains NaN or inf")
+    return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _check_same(slots: Tensors, tensors: Tensors) -> None:
+    """Refuse tensors whose names, shapes or dtypes are not those of a specification."""
+    for name in sorted(slots.keys() ^ tensors.keys()):
+        state = "missing" if name in slots else "not a part of its specification"
+        raise ValueError(f"the tensor {shorten(name)} is {state}")
+    for name, slot in slots.items():
+        found, wanted = _described(tensors[name]), _described(slot)
+        if found != wanted:
+            raise ValueError(f"the tensor {name} is {found}, by the specification it is {wanted}")
+
+
+def _restore(module: nn.Module, tensors: Tensors, learned: list[str], frozen: list[str]) -> None:
+    """Put tensors in the places of a module's own: as parameters if they are learned, as buffers otherwise."""
+    for name in set(frozen) - set(learned):
+        raise ValueError(f"there is no parameter {shorten(name)} to freeze")
+    own, learned_names = _tensors_of(module), set(learned)
+    for name, tensor in _finite(tensors).items():
+        path, _, attribute = name.rpartition(".")
+        owner = module.get_submodule(path)
+        if name in learned_names:
+            setattr(owner, attribute, nn.Parameter(tensor, requires_grad=name not in frozen))
+        elif isinstance(own[name], nn.Parameter):
+            delattr(owner, attribute)
+            owner.register_buffer(attribute, tensor)
+        else:
+            setattr(owner, attribute, tensor)
+
+
+def _frozen(module: nn.Module) -> list[str]:
+    return [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
+
+
+def _dtype_name(value: Tensor | Network | FunctionSamples) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{_dtype_name(tensor)} {tuple(tensor.shape)}"
+
+
+ENCODERS: dict[type, Callable[[Any], State]] = {Network: encode_network, FunctionSamples: encode_functions}
+DECODERS = {"Network": decode_network, "Likelihood": decode_likelihood, "FunctionSamples": decode_functions}

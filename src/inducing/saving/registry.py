@@ -1,0 +1,181 @@
+"""The classes that a saved file may name, and `register`, which adds your own.
+
+A file holds names of classes and never code. A name is looked up in the tables below, so a file cannot import or run
+anything else. A class is matched exactly: a subclass is another class.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor, nn
+
+from inducing.data.standardise import Standardiser
+from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior
+from inducing.nn.draw import FunctionSamples
+from inducing.nn.layers import Conv2d, GPLayer, InducingNorm, Linear, Residual
+from inducing.nn.network import Network
+
+Tensors = dict[str, Tensor]
+State = tuple[dict[str, Any], Tensors]
+C = TypeVar("C", bound=type)
+
+
+@runtime_checkable
+class Savable(Protocol):
+    """An estimator: a class with the attributes ``network_`` and ``likelihood_``, which are saved with it."""
+
+    def to_state(self) -> State:
+        """Everything except the network and the likelihood: values for JSON, and tensors by name."""
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], tensors: Tensors, network: Network, likelihood: Likelihood) -> Savable:
+        """Make the estimator from the result of `to_state`, its network and its likelihood.
+
+        The arguments come from a file and may be inconsistent: raise a ValueError in that case.
+        """
+
+
+# what a class is follows from the first of these base classes that it has
+KINDS: dict[str, type] = {
+    "prior": Prior,
+    "posterior": Posterior,
+    "kernel": Kernel,
+    "function": Function,
+    "likelihood": Likelihood,
+    "module": nn.Module,
+    "object": Savable,
+}
+CLASSES: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+# the arguments of each constructor, and the attributes that hold them
+ATTRIBUTES: dict[type, dict[str, str]] = {}
+# layers use the other names for what they build from these
+SPECIFICATIONS = {"prior": "prior_spec", "posterior": "posterior_spec", "kernel": "kernel_spec"}
+# estimators whose module is imported when a file names them
+MODULES: dict[str, str] = {}
+# arguments of torch's modules: the first two are refused by `Network`, the others have no effect
+NOT_SAVED = ("inplace", "return_indices", "min_value", "max_value", "args", "kwargs")
+
+
+def register(cls: C) -> C:
+    """Allow instances of your own class to be saved and loaded. Use it as a decorator or as a function.
+
+    What the class is follows from its base class: `Prior`, `Posterior`, `Kernel`, `Likelihood`, a layer or another
+    `torch.nn.Module`, the function that a layer draws (`Function`), or an estimator (`inducing.saving.Savable`).
+
+    A file holds the name of the class and the arguments of its constructor. So each argument must be kept as an attribute of
+    the same name, and must be a number, a string, None, a tuple of these, or an instance of a registered class. Fields of a
+    dataclass are kept in this way. A layer keeps ``prior`` as ``prior_spec``, and likewise its posterior and its kernel.
+
+    On loading, the arguments are compared with their annotations, and the constructor is called. Then parameters and
+    buffers get their saved values; other tensors are not saved. The constructor of a module or layer must not look at the
+    values of tensors, since it is called on torch's meta device.
+
+    Import the code that registers the class before loading. A file that names another class is refused; it never imports or
+    runs code.
+
+    Arguments:
+        cls: The class. Its name must differ from those of other registered classes of its kind.
+
+    Example:
+        >>> import inducing, torch
+        >>> @inducing.register
+        ... class Power(torch.nn.Module):
+        ...     def __init__(self, exponent: float) -> None:
+        ...         super().__init__()
+        ...         self.exponent = exponent
+        ...
+        ...     def forward(self, x):
+        ...         return x.abs() ** self.exponent
+        >>> network = inducing.Network([inducing.Linear(3, 8), Power(1.5), inducing.Linear(8, 1)], num_inducing=5)
+    """
+    kind = kind_of(cls)
+    if kind is None:
+        raise TypeError(
+            f"{cls.__name__} cannot be registered. Derive it from Prior, Posterior, Kernel, Likelihood or torch.nn.Module, "
+            "or define to_state and from_state"
+        )
+    known = CLASSES[kind].get(cls.__name__, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"the name {cls.__name__} is taken by {known.__module__}.{known.__name__}; rename the class")
+    CLASSES[kind][cls.__name__] = cls
+    specifications = SPECIFICATIONS if issubclass(cls, Layer) else {}
+    names = [] if kind == "object" else _constructor_arguments(cls)
+    ATTRIBUTES[cls] = {name: specifications.get(name, name) for name in names}
+    return cls
+
+
+def register_later(module: str, *names: str) -> None:
+    """Import a module, which registers its estimators, when a file names one of them."""
+    MODULES.update(dict.fromkeys(names, module))
+
+
+def kind_of(cls: type) -> str | None:
+    """The kind of a class, by its base class."""
+    return next((kind for kind, base in KINDS.items() if issubclass(cls, base)), None)
+
+
+def is_registered(value: object) -> bool:
+    """Whether exactly the class of a value is registered."""
+    kind = kind_of(type(value))
+    return kind is not None and CLASSES[kind].get(type(value).__name__) is type(value)
+
+
+def find_class(kind: str, name: object, where: str) -> Any:
+    """Look up a registered class by the name in a file."""
+    if kind == "object" and isinstance(name, str) and name in MODULES:
+        import_module(MODULES[name])
+    if not isinstance(name, str) or name not in CLASSES[kind]:
+        raise ValueError(
+            f"{where}: there is no {kind} {repr(name)[:80]} that can be loaded. If it is your own class, import its code "
+            f"and call inducing.register on the class first. Known: {', '.join(CLASSES[kind])}"
+        )
+    return CLASSES[kind][name]
+
+
+def _constructor_arguments(cls: type) -> list[str]:
+    # torch.nn.Module declares *args and **kwargs, and takes none
+    parameters = {} if cls.__init__ is nn.Module.__init__ else inspect.signature(cls).parameters  # type: ignore[misc]
+    not_saved = NOT_SAVED if cls.__module__.startswith("torch.") else ()
+    names = [name for name in parameters if name not in not_saved]
+    for name in names:
+        if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise TypeError(f"{cls.__name__} cannot be registered: its constructor takes *{name}. Name each argument")
+    return names
+
+
+def _subclasses(base: Any) -> Iterator[type]:
+    """The concrete classes of the library that have this base class."""
+    for cls in base.__subclasses__():
+        yield from _subclasses(cls)
+        if cls.__module__.startswith("inducing.") and not inspect.isabstract(cls):
+            yield cls
+
+
+for _base in (Prior, Posterior, Kernel, Function, Likelihood):
+    for _cls in _subclasses(_base):
+        # functions that resample have a generator, which is not saved
+        if "generator" not in _constructor_arguments(_cls):
+            register(_cls)
+# their arguments are initial values of tensors, which are saved
+ATTRIBUTES |= {cls: {} for cls in CLASSES["likelihood"].values()}
+# modules of torch without parameters that treat each row by itself, and the layers of the library
+for _cls in (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardtanh),
+    *(nn.Tanh, nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample),
+    *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d),
+    *(Linear, Conv2d, GPLayer, InducingNorm),
+):
+    register(_cls)
+_GEOMETRY = {name: f"geometry.{name}" for name in ("kernel_size", "stride", "padding", "boundary")}
+ATTRIBUTES[Conv2d] |= _GEOMETRY | {"out_channels": "out_features"}
+# saved each in its own way
+CLASSES["module"] |= {"Residual": Residual, "Sequential": nn.Sequential}
+ATTRIBUTES[Residual] = {"layers": "layers", "shortcut": "shortcut"}
+CLASSES["object"] |= {
+    cls.__name__: cls for cls in (Network, Likelihood, FunctionSamples, Standardiser, Tensor, tuple, dict)
+}
+CLASSES["object"]["value"] = object

@@ -1,0 +1,134 @@
+"""Fit an estimator to a problem, and score it beside baselines on the test rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.arrays import as_tensor
+from inducing.data.standardise import Standardiser
+from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
+from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.likelihoods import COUNTS
+from inducing.pages import Cell, Table
+from inducing.prediction import metrics
+from inducing.prediction.predictive import Predictive
+from inducing.tables.baselines import classification_baselines, regression_baselines
+from inducing.tables.columns import TableError
+from inducing.tables.problem import Problem
+
+ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
+    "bnn": {"regression": BNNRegressor, "classification": BNNClassifier},
+    "dgp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+}
+COVERAGES = (50, 90, 95)
+CALIBRATION_BINS = 10
+# digits worth printing; coverages are in per cent
+FORMATS = {"RMSE": ".4g", "log-likelihood": ".3f", "CRPS": ".4g", "accuracy": ".3f", "ECE": ".3f"}
+FORMATS |= {f"in {level} %": ".0%" for level in COVERAGES}
+SEVERAL_TARGETS = "With several targets, RMSE and CRPS are in standard deviations of each target in the training rows."
+
+
+@dataclass(frozen=True, eq=False)
+class TableFit:
+    """A fitted estimator and its predictions for the test rows.
+
+    Arguments:
+        problem: The problem.
+        estimator: The fitted estimator.
+        predictive: Its predictions for the test rows.
+        y_test: Their targets (H, O), or the positions of their labels among the classes (H,).
+        scores: Scores by model and name: the estimator's, then those of the baselines.
+        seconds: Training time.
+    """
+
+    problem: Problem
+    estimator: NetworkEstimator
+    predictive: Predictive
+    y_test: Tensor
+    scores: dict[str, dict[str, float]]
+    seconds: float
+
+    def score_table(self, title: str = "", note: str = "") -> Table:
+        """The scores as a table. The first row is the estimator."""
+        names = list(next(iter(self.scores.values())))
+        rows: list[list[Cell]] = []
+        for model, values in self.scores.items():
+            cells = [model, *(format(values[name], FORMATS[name]).replace("%", " %") for name in names)]
+            rows.append([Cell(cell, "plain" if rows else "bold") for cell in cells])
+        notes = [note] * bool(note) + [SEVERAL_TARGETS] * (len(self.problem.targets) > 1)
+        return Table(["", *names], rows, title, " ".join(notes))
+
+
+def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator:
+    """Make an estimator for a problem, with its schema.
+
+    Arguments:
+        model: "bnn" or "dgp".
+        problem: The problem.
+        parameters: Parameters of the estimator. None: its default.
+    """
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if model not in ESTIMATORS:
+        raise ValueError(f"model must be {' or '.join(ESTIMATORS)}, got {model!r}")
+    if model == "dgp" and "prior" in given:
+        raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
+    if given.get("likelihood") in COUNTS and (np.any(problem.y < 0) or np.any(problem.y % 1 != 0)):
+        raise TableError(
+            f"the likelihood {given['likelihood']} needs counts 0, 1, 2, ..., but targets hold other numbers"
+        )
+    return ESTIMATORS[model][problem.task](schema=problem.encoded.schema, **given)
+
+
+def fit_problem(estimator: NetworkEstimator, problem: Problem) -> TableFit:
+    """Fit to the training rows, then score the test rows."""
+    train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
+    y_train, y_test = problem.y[problem.train], problem.y[problem.test]
+    start = time.perf_counter()
+    estimator.fit(train, y_train)
+    seconds = time.perf_counter() - start
+    predictive = estimator.predict_distribution(test)
+    units = None
+    if problem.task == "classification":
+        targets = as_tensor(np.searchsorted(np.unique(y_train), y_test))
+        baselines = classification_baselines(train.to_numpy(), y_train, test.to_numpy())
+    else:
+        columns = y_train.reshape(len(y_train), -1)
+        targets = as_tensor(y_test.reshape(len(y_test), -1))
+        baselines = regression_baselines(train.to_numpy(), columns, test.to_numpy())
+        units = Standardiser.of(columns).std if columns.shape[1] > 1 else None
+    models = {type(estimator).__name__: predictive, **baselines}
+    scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
+    return TableFit(problem, estimator, predictive, targets, scores, seconds)
+
+
+def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | None = None) -> dict[str, float]:
+    """Scores of predictions by name. For labels: accuracy, log-likelihood and ECE.
+
+    Arguments:
+        predictive: Predictions for test rows.
+        y: Their targets (H, O), or labels (H,) as integers.
+        units: Divides RMSE and CRPS of real targets. Default: no division.
+    """
+    if predictive.likelihood.support == "classes":
+        return {
+            "accuracy": metrics.accuracy(predictive, y),
+            "log-likelihood": metrics.log_likelihood(predictive, y),
+            "ECE": metrics.expected_calibration_error(predictive, y, CALIBRATION_BINS),
+        }
+    measured, truth = predictive, y
+    if units is not None and predictive.likelihood.support == "real":
+        location, scale = torch.as_tensor(predictive.location), torch.as_tensor(predictive.scale)
+        measured, truth = replace(predictive, location=location / units, scale=scale / units), y / units
+    return {
+        "RMSE": metrics.rmse(measured, truth),
+        "log-likelihood": metrics.log_likelihood(predictive, y),
+        "CRPS": metrics.crps(measured, truth),
+        **{f"in {level} %": metrics.coverage(predictive, y, level / 100) for level in COVERAGES},
+    }

@@ -1,0 +1,159 @@
+"""The model file of a table, and predictions for new rows in chunks, so that memory does not grow with the table."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+
+from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.classification import Classifier
+from inducing.prediction.predictive import Predictive
+from inducing.saving import load, save
+from inducing.tables.columns import Column, TableError, TableWarning, check_present, quoted, wrong_type
+from inducing.tables.reading import read_chunks
+from inducing.tables.schema import warn_of_unseen
+
+QUANTILES = (0.05, 0.5, 0.95)
+CHUNK_ROWS = 5000
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted estimator with the names of its targets.
+
+    Arguments:
+        estimator: The fitted estimator.
+        targets: The names of its targets.
+        excluded: Columns that tables may have and that are not inputs.
+    """
+
+    estimator: NetworkEstimator
+    targets: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file. `inducing.load` returns a dictionary with the estimator under "estimator"."""
+        save({"estimator": self.estimator, "targets": [*self.targets], "excluded": [*self.excluded]}, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TableModel:
+        """Read a model file, or a fitted estimator that `inducing.save` wrote; its targets are y, or y1, y2, ..."""
+        contents: Any = load(path)
+        if isinstance(contents, NetworkEstimator):
+            count = contents.targets_.num_targets
+            return cls(contents, ("y",) if count == 1 else tuple(f"y{target + 1}" for target in range(count)))
+        estimator = contents.get("estimator") if isinstance(contents, dict) else None
+        if not isinstance(estimator, NetworkEstimator):
+            raise ValueError(
+                f"{path} holds no estimator, but a {type(contents).__name__}. Fit a model to a table first."
+            )
+        targets, excluded = (contents.get(key, ()) for key in ("targets", "excluded"))
+        if not all(isinstance(names, list | tuple) for names in (targets, excluded)) or not all(
+            isinstance(name, str) for name in (*targets, *excluded)
+        ):
+            raise ValueError(f"targets and excluded in {path} must be lists of column names")
+        if len(targets) != estimator.targets_.num_targets:
+            raise ValueError(f"{path} names {len(targets)} targets, but the model has {estimator.targets_.num_targets}")
+        return cls(estimator, tuple(targets), tuple(excluded))
+
+    @property
+    def text_columns(self) -> tuple[Column, ...]:
+        """The categorical inputs. A chunk of a CSV file might show them as numbers or booleans."""
+        schema = self.estimator.schema_
+        return tuple(column for column in schema.columns if column.kind == "categorical") if schema else ()
+
+    def select_inputs(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table without its targets and excluded columns."""
+        inputs = set(self.estimator.input_names or ())
+        return table.drop(columns=[n for n in (*self.targets, *self.excluded) if n in table and n not in inputs])
+
+    def tabulate(self, predictive: Predictive, index: pd.Index) -> pd.DataFrame:
+        """Predictions as a table.
+
+        For each target: mean, standard deviation and its two parts (std^2 = aleatoric_std^2 + epistemic_std^2), and
+        quantiles. For classes: the most probable class, and the probability of each.
+        """
+        columns: dict[str, np.ndarray] = {}
+        if isinstance(self.estimator, Classifier):
+            (name,), classes = self.targets, self.estimator.classes_
+            probabilities = predictive.mean.numpy()
+            columns[f"{name}_class"] = classes[probabilities.argmax(1)]
+            columns |= {f"{name}={label}": probabilities[:, k] for k, label in enumerate(classes.tolist())}
+            return pd.DataFrame(columns, index=index)
+        statistics = {
+            "mean": predictive.mean,
+            "std": predictive.stddev,
+            "aleatoric_std": predictive.aleatoric.sqrt(),
+            "epistemic_std": predictive.epistemic.sqrt(),
+        }
+        quantiles = predictive.quantile(QUANTILES)
+        statistics |= {f"q{100 * level:02.0f}": quantiles[k] for k, level in enumerate(QUANTILES)}
+        for k, target in enumerate(self.targets):
+            columns |= {f"{target}_{name}": values[:, k].numpy() for name, values in statistics.items()}
+        return pd.DataFrame(columns, index=index)
+
+
+def predict_table(
+    model: TableModel,
+    path: Path,
+    out: BinaryIO,
+    keep: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    chunk_rows: int = CHUNK_ROWS,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> int:
+    """Predict all rows of a CSV or Parquet file, write CSV in the same order, and return the number of rows.
+
+    Arguments:
+        model: The model.
+        path: The table. Targets and columns that the fit excluded are ignored.
+        out: The file to write to.
+        keep: Columns of the table to copy before the predictions.
+        exclude: More columns to ignore.
+        chunk_rows: Rows in a chunk.
+        progress: Called with the number of rows of each finished chunk.
+    """
+    done = 0
+    unseen, imputed = Counter[str](), Counter[str]()
+    schema = model.estimator.schema_
+    for chunk in read_chunks(path, chunk_rows, [column.name for column in model.text_columns]):
+        check_present(keep, chunk.columns, " to keep")
+        check_present(exclude, chunk.columns, " to exclude")
+        if not len(chunk):
+            continue
+        inputs: Any = model.select_inputs(chunk.drop(columns=list(exclude)))
+        if schema is not None:
+            if not done:
+                _check_text(model, inputs)
+            imputed.update(inputs.isna().sum().to_dict())
+            inputs = schema.encode_columns(inputs)
+            unseen.update(inputs.unseen)
+        predictions = model.tabulate(model.estimator.predict_distribution(inputs), chunk.index)
+        if twice := [name for name in keep if name in predictions]:
+            raise TableError(f"the predictions also have columns named {quoted(twice)}", "Rename them in the table.")
+        written = pd.concat([chunk[list(keep)], predictions], axis=1)
+        out.write(written.to_csv(index=False, header=not done, lineterminator="\n").encode())
+        done += len(chunk)
+        progress(len(chunk))
+    if not done:
+        raise TableError(f"{path.name} has no rows")
+    warn_of_unseen(unseen)
+    for name, rows in (+imputed).items():
+        warnings.warn(f"column {name!r}: {rows} missing values were imputed", TableWarning, stacklevel=2)
+    return done
+
+
+def _check_text(model: TableModel, inputs: pd.DataFrame) -> None:
+    """Refuse numbers in a text column. They were read as text, and would be unseen categories."""
+    for column in model.text_columns:
+        if column.name in inputs and not column.has_numeric_category:
+            values = inputs[column.name].dropna()
+            if len(values) and pd.to_numeric(values, errors="coerce").notna().all():
+                raise wrong_type(column, "numeric")

@@ -1,0 +1,180 @@
+"""A prediction problem from a table: the inputs, the target, the task, and the rows that are held out for testing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int, Shaped
+from pandas.api import types
+
+from inducing.tables.columns import TableError, check_present, describe, encode, first_row, quoted
+from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
+
+# integers with at most so many distinct values, and on average so many rows per value, are classes
+MAX_CLASSES, ROWS_PER_CLASS = 10, 5
+MIN_ROWS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Inputs, targets, and a split into training and test rows.
+
+    Arguments:
+        inputs: The columns that are neither targets nor excluded.
+        encoded: The same as numbers, by the schema of the training rows.
+        y: Numbers (N,), or (N, O) for several targets; or labels (N,).
+        targets: The names of the targets.
+        task: "regression" or "classification".
+        reason: Why this task.
+        excluded: Columns that are ignored.
+        train: Positions of the training rows.
+        test: Positions of the test rows.
+    """
+
+    inputs: pd.DataFrame
+    encoded: EncodedTable
+    y: Shaped[np.ndarray, "N *O"]
+    targets: tuple[str, ...]
+    task: str
+    reason: str
+    excluded: tuple[str, ...]
+    train: Int[np.ndarray, " T"]
+    test: Int[np.ndarray, " H"]
+
+
+def make_problem(
+    table: pd.DataFrame,
+    targets: Sequence[str],
+    task: str | None = None,
+    exclude: Sequence[str] = (),
+    test_fraction: float = 0.1,
+    seed: int = 0,
+    impute: bool = False,
+) -> Problem:
+    """Make a prediction problem from a table.
+
+    Arguments:
+        table: All columns.
+        targets: The columns to predict. Several are possible in regression.
+        task: "regression" or "classification". Default: inferred from the target.
+        exclude: Columns to ignore.
+        test_fraction: Fraction of the rows to test on, drawn at random and stratified by class.
+        seed: Seed of the test rows.
+        impute: Whether missing inputs are replaced by the median or the most frequent category of the training rows.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"size": range(20), "colour": ["red", "blue"] * 10})
+        >>> problem = make_problem(table, ["colour"])
+        >>> problem.task, problem.reason, len(problem.test)
+        ('classification', "'colour' is text", 2)
+    """
+    check_table(table)
+    _check_columns(table, targets, exclude)
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+    if len(table) < MIN_ROWS:
+        raise TableError(f"the table has {len(table)} rows; at least {MIN_ROWS} are needed")
+    task, reason = (task, "requested") if task else _infer_task(table, targets)
+    if task == "classification" and len(targets) > 1:
+        raise ValueError(f"classification has one target, got {quoted(targets)}. Fit a model for each.")
+    if task == "classification":
+        y = groups = _to_labels(table[targets[0]])
+    elif task == "regression":
+        y = np.stack([_to_numbers(table[name]) for name in targets], 1)
+        if constant := [name for name, column in zip(targets, y.T, strict=True) if (column == column[0]).all()]:
+            raise TableError(f"target {quoted(constant)} is constant, so there is nothing to predict")
+        y, groups = y[:, 0] if len(targets) == 1 else y, np.zeros(len(table))
+    else:
+        raise ValueError(f"task must be regression or classification, got {task!r}")
+    train, test = _split(groups, test_fraction, seed)
+    if not len(test):
+        raise TableError(
+            f"no class of {targets[0]!r} has two rows: {len(table)} rows have {len(np.unique(y))} distinct values",
+            "If it is a number to predict, use regression.",
+        )
+    inputs = table.drop(columns=[*targets, *exclude])
+    encoded = learn_schema(inputs, impute, train)
+    warn_of_unseen(encoded.unseen)
+    return Problem(inputs, encoded, y, tuple(targets), task, reason, tuple(exclude), train, test)
+
+
+def _check_columns(table: pd.DataFrame, targets: Sequence[str], exclude: Sequence[str]) -> None:
+    named = [*targets, *exclude]
+    if not targets:
+        raise ValueError("no target is given. Name the column to predict.")
+    check_present(named, table.columns)
+    if len(set(named)) < len(named):
+        raise ValueError(f"a column is named twice among targets and excluded columns: {quoted(named)}")
+    if len(named) == table.shape[1]:
+        raise TableError(f"no input columns are left to predict {quoted(targets)}; the table has {quoted(table)}")
+
+
+def _infer_task(table: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
+    """Text, booleans and integers with few distinct values are classes."""
+    if len(targets) > 1:
+        return "regression", "there are several targets"
+    values, name = table[targets[0]], repr(targets[0])
+    if types.is_bool_dtype(values.dtype):
+        return "classification", f"{name} is true or false"
+    if describe(values, impute=False).kind == "categorical":
+        return "classification", f"{name} is text"
+    numbers, distinct = values.dropna().astype(float), values.nunique()
+    if (numbers % 1 == 0).all() and 2 <= distinct <= min(MAX_CLASSES, len(numbers) / ROWS_PER_CLASS):
+        return "classification", f"{name} has {distinct} distinct whole numbers"
+    return "regression", f"{name} is numeric"
+
+
+def _check_complete(values: pd.Series) -> None:
+    if (missing := values.isna().to_numpy()).any():
+        row = first_row(values, missing)
+        raise TableError(
+            f"target {values.name!r} has {missing.sum()} missing values (first in row {row})", "Remove those rows."
+        )
+
+
+def _to_numbers(values: pd.Series) -> Float[np.ndarray, " N"]:
+    _check_complete(values)
+    column = describe(values, impute=False)
+    if column.kind != "numeric":
+        raise TableError(f"target {column.name!r} is text, e.g. {column.categories[0]!r}", "Regression needs numbers.")
+    return encode(column, values)
+
+
+def _to_labels(values: pd.Series) -> Shaped[np.ndarray, " N"]:
+    """Booleans, integers or text."""
+    _check_complete(values)
+    if types.is_bool_dtype(values.dtype):
+        labels = values.to_numpy(dtype=bool)
+    elif types.is_integer_dtype(values.dtype):
+        # float64 cannot distinguish integers above 2^53
+        labels = values.to_numpy(dtype=getattr(values.dtype, "numpy_dtype", values.dtype))
+    elif describe(values, impute=False).kind == "categorical":
+        labels = np.array([str(value) for value in values], dtype=object)
+    else:
+        numbers = _to_numbers(values)
+        if (fractions := numbers[numbers % 1 != 0]).size:
+            raise TableError(f"target {values.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
+        labels = numbers.astype(np.int64)
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise TableError(f"target {values.name!r} has only one class, {classes.tolist()[0]!r}")
+    return labels
+
+
+def _split(
+    groups: Shaped[np.ndarray, " N"], test_fraction: float, seed: int
+) -> tuple[Int[np.ndarray, " T"], Int[np.ndarray, " H"]]:
+    """Draw test rows, stratified by group. Each group keeps at least one training row."""
+    order = np.random.default_rng(seed).permutation(len(groups))
+    _, kind = np.unique(groups, return_inverse=True)
+    order = order[np.argsort(kind[order], kind="stable")]
+    first = np.r_[True, kind[order][1:] != kind[order][:-1]]
+    candidates = order[~first]
+    number = min(max(1, round(test_fraction * len(groups))), len(candidates))
+    # evenly spaced positions in an order by group are a stratified sample
+    test = np.sort(candidates[((np.arange(number) + 0.5) * len(candidates) / number).astype(int)])
+    return np.setdiff1d(np.arange(len(groups)), test), test

@@ -1,0 +1,103 @@
+"""Reading tables from CSV and Parquet files, whole or in chunks."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from inducing.extras import require
+from inducing.tables.columns import TableError, quoted
+
+CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
+# pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong
+IS_OLD = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+EXACT: dict[str, Any] = {"float_precision": "round_trip"} if IS_OLD else {}
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a CSV or Parquet file, recognised by its suffix: .csv, .csv.gz, .parquet, .pq.
+
+    Parquet needs an extra: ``pip install "inducing[parquet]"``.
+    """
+    chunks = list(read_chunks(path))
+    return chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+
+
+def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str] = ()) -> Iterator[pd.DataFrame]:
+    """Read a CSV or Parquet file in chunks, for files larger than memory. Row labels continue across chunks.
+
+    Arguments:
+        path: The file.
+        rows: Rows in a chunk. Default: all.
+        text: Columns of a CSV file to read as text, even if a chunk of them looks like numbers.
+    """
+    path = Path(path)
+    if not path.name.endswith(CSV + PARQUET):
+        raise TableError(f"{path.name} is not a table", f"Use a {', '.join(CSV + PARQUET)} file.")
+    if not path.is_file():
+        raise TableError(f"{path} is not a file")
+    is_parquet = path.name.endswith(PARQUET)
+    kind = "Parquet file" if is_parquet else "CSV file with a header"
+    try:
+        yield from _read_parquet(path, rows) if is_parquet else _read_csv(path, rows, text)
+    except TableError:
+        raise
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path.name} is not a {kind} in UTF-8 ({error})", "Save it in that encoding.") from error
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        # pandas and pyarrow raise ValueErrors; gzip raises the last two for truncated and damaged files
+        raise TableError(f"{path.name} is not a {kind}: {error}") from error
+
+
+def count_rows(path: str | Path) -> int | None:
+    """Count the rows of a table approximately, for a progress bar. CSV: the lines. Compressed files: None."""
+    path = Path(path)
+    if path.name.endswith(PARQUET):
+        return int(_open_parquet(path).metadata.num_rows)
+    if not path.name.endswith(".csv"):
+        return None
+    with path.open("rb") as file:
+        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+    return max(lines - 1, 0)
+
+
+def _read_csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[pd.DataFrame]:
+    # read without a header, duplicate headings keep their names, and a second row that is longer is an error
+    for count in (1, 2):
+        head = pd.read_csv(path, header=None, nrows=count, dtype=str, keep_default_na=False)
+        _check_headings(path, head.iloc[0].tolist())
+    table = pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows, **EXACT)
+    yield from [table] if rows is None else table
+
+
+def _read_parquet(path: Path, rows: int | None) -> Iterator[pd.DataFrame]:
+    file = _open_parquet(path)
+    _check_headings(path, file.schema_arrow.names)
+    if rows is None or file.metadata.num_rows == 0:
+        yield file.read().to_pandas()
+        return
+    first = 0
+    for batch in file.iter_batches(rows):
+        yield batch.to_pandas().set_axis(pd.RangeIndex(first, first + len(batch)))
+        first += len(batch)
+
+
+def _check_headings(path: Path, headings: list[str]) -> None:
+    # spreadsheets write semicolons where the comma is the decimal point; such a file would be read as one column
+    if sum(heading.count(";") for heading in headings) >= len(headings):
+        raise TableError(f"the columns of {path.name} are separated by ';'", "Save it with commas and decimal points.")
+    twice = [heading for heading, times in Counter(headings).items() if times > 1 and heading]
+    if twice:
+        raise TableError(f"several columns of {path.name} have the name {quoted(twice)}", "Rename or remove them.")
+
+
+def _open_parquet(path: Path) -> Any:
+    require("pyarrow")
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path)

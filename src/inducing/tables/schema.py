@@ -1,0 +1,201 @@
+"""A schema converts tables to numbers, the same way every time.
+
+It is learned from the training table and saved with the model. It holds the names and kinds of the columns, the categories,
+and the values that replace missing ones. A later table that does not match is refused, and the message names the columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from inducing.tables.columns import Column, Remedy, TableError, TableWarning, describe, encode, quoted
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table and how they become numbers: an immutable value that is saved as JSON.
+
+    Arguments:
+        columns: The columns in the order of the training table.
+
+    Example:
+        >>> import inducing, pandas as pd
+        >>> schema = inducing.Schema.of(pd.DataFrame({"size": [1.0, 2.5, 2.0], "colour": ["red", "blue", "red"]}))
+        >>> schema.encoded_names
+        ('size', 'colour=blue', 'colour=red')
+        >>> schema.encode(pd.DataFrame({"size": [3.0], "colour": ["red"]})).tolist()
+        [[3.0, 0.0, 1.0]]
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or len(set(self.names)) < len(self.columns):
+            raise ValueError(f"a schema needs columns with different names, got {quoted(self.names)}")
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, impute: bool = False) -> Schema:
+        """Learn the schema of a training table. Constant and duplicate columns are reported in a `TableWarning`.
+
+        Arguments:
+            table: The training inputs. Numbers and booleans are numeric; text and categories are categorical.
+            impute: Whether missing values, here and later, are replaced by the median or the most frequent category.
+        """
+        return learn_schema(table, impute).schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """The names of the encoded columns: "size", or "colour=red" for each category."""
+        parts = ([f"{c.name}={value}" for value in c.categories] or [c.name] for c in self.columns)
+        return tuple(name for part in parts for name in part)
+
+    def encode(self, table: pd.DataFrame) -> Float[np.ndarray, "N D"]:
+        """Convert a table to numbers: numeric columns unchanged, categories one-hot, all zero for unseen categories.
+
+        Columns are found by name. Another order and unseen categories are accepted with a `TableWarning`. Missing,
+        additional and mistyped columns are refused.
+        """
+        encoded = self.encode_columns(table)
+        warn_of_unseen(encoded.unseen)
+        return encoded.to_numpy()
+
+    def encode_columns(self, table: pd.DataFrame) -> EncodedTable:
+        """Convert each column to numbers or to positions of categories. Unseen categories are counted, not warned of."""
+        check_table(table)
+        names, known = list(table.columns), self.names
+        here, wanted = set(names), set(known)
+        missing, extra = [n for n in known if n not in here], [n for n in names if n not in wanted]
+        if missing or extra:
+            parts = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} not expected"] * bool(extra)
+            raise TableError(
+                f"the columns differ from the training table: {', '.join(parts)}",
+                f"It had {quoted(known)}." + " Exclude the others." * bool(extra),
+                [Remedy.EXCLUDE] if extra else [],
+            )
+        if moved := [name for name, other in zip(names, known, strict=True) if name != other]:
+            message = (
+                f"columns {quoted(moved)} are in another order than in the training table; they were matched by name"
+            )
+            warnings.warn(message, TableWarning, stacklevel=3)
+        return EncodedTable(self, tuple(encode(column, table[column.name]) for column in self.columns))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The columns as JSON."""
+        return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
+
+    @classmethod
+    def from_json(cls, columns: list[dict[str, Any]]) -> Schema:
+        """The inverse of `to_json`."""
+        return cls(tuple(Column(**{**column, "categories": tuple(column["categories"])}) for column in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """A table whose columns are numbers. Estimators accept it in place of the table, so that rows are encoded once.
+
+    Arguments:
+        schema: The schema that encoded it.
+        codes: For each column its numbers, or the positions of its categories: -1 for an unseen category.
+    """
+
+    schema: Schema
+    codes: tuple[Float[np.ndarray, " N"] | Int[np.ndarray, " N"], ...]
+
+    def __len__(self) -> int:
+        return len(self.codes[0])
+
+    def take(self, rows: Int[np.ndarray, " K"]) -> EncodedTable:
+        """Select rows by position."""
+        return EncodedTable(self.schema, tuple(codes[rows] for codes in self.codes))
+
+    @property
+    def unseen(self) -> dict[str, int]:
+        """Number of rows with an unseen category by column, where there are some."""
+        columns = zip(self.schema.columns, self.codes, strict=True)
+        counts = {c.name: int((codes < 0).sum()) for c, codes in columns if c.kind == "categorical"}
+        return {name: count for name, count in counts.items() if count}
+
+    def to_numpy(self) -> Float[np.ndarray, "N D"]:
+        """The numbers, and one column of 0 and 1 for each category."""
+        widths = [len(column.categories) or 1 for column in self.schema.columns]
+        values = np.zeros((len(self), sum(widths)))
+        for column, codes, first in zip(self.schema.columns, self.codes, np.cumsum([0, *widths]), strict=False):
+            if column.kind == "numeric":
+                values[:, first] = codes
+            else:
+                rows = np.flatnonzero(codes >= 0)
+                values[rows, first + codes[rows]] = 1.0
+        return values
+
+
+def learn_schema(
+    table: pd.DataFrame, impute: bool = False, train: Int[np.ndarray, " T"] | slice = slice(None)
+) -> EncodedTable:
+    """Learn a schema from the training rows of a table, and encode all rows.
+
+    All columns that cannot be used are reported in one error.
+    """
+    check_table(table)
+    if table.empty:
+        raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
+    columns, all_codes, errors = [], [], []
+    constant, copies, seen = [], [], dict[bytes, str]()
+    for name in table.columns:
+        try:
+            column = describe(table[name].iloc[train], impute)
+            codes = encode(column, table[name])
+        except TableError as error:
+            errors.append(error)
+            continue
+        columns.append(column)
+        all_codes.append(codes)
+        known = codes[train]
+        if (known == known[0]).all():
+            constant.append(name)
+        elif (original := seen.setdefault(hashlib.sha256(known.tobytes()).digest(), name)) != name:
+            copies.append(f"{name} = {original}")
+    if len(errors) > 1:
+        raise TableError(
+            f"{len(errors)} columns cannot be used: {'; '.join(error.problem for error in errors)}",
+            " ".join(dict.fromkeys(error.advice for error in errors)),
+            dict.fromkeys(remedy for error in errors for remedy in error.remedies),
+        )
+    if errors:
+        raise errors[0]
+    if constant:
+        warnings.warn(f"constant columns are not informative: {quoted(constant)}", TableWarning, stacklevel=3)
+    if copies:
+        warnings.warn(f"duplicate columns are not informative: {quoted(copies)}", TableWarning, stacklevel=3)
+    return EncodedTable(Schema(tuple(columns)), tuple(all_codes))
+
+
+def warn_of_unseen(unseen: Mapping[str, int]) -> None:
+    """Warn of unseen categories: number of rows by column."""
+    for name, rows in unseen.items():
+        message = f"column {name!r}: {rows} rows have categories that the training table did not have"
+        warnings.warn(message, TableWarning, stacklevel=4)
+
+
+def check_table(table: object) -> None:
+    """Check that a table has columns with distinct names."""
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"a table must be a pandas.DataFrame, got {type(table).__name__}")
+    odd = [name for name in table.columns if not isinstance(name, str)]
+    if odd:
+        raise TableError(f"column names must be text, got {odd[0]!r}", "Set table.columns, or use table.to_numpy().")
+    twice = table.columns[table.columns.duplicated()].unique()
+    if len(twice):
+        raise TableError(f"several columns have the name {quoted(twice)}", "Rename them.")

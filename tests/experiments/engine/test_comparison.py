@@ -1,0 +1,87 @@
+import pytest
+
+from inducing.experiments.engine.comparison import ELBO, RMSE, Comparison, Estimate, Measure, Verdict, mark, over_splits
+
+
+def result(posterior, elbo, split=0, **metrics):
+    return {"config": {"posterior": posterior, "split": split}, "metrics": {"elbo_per_datapoint": elbo, **metrics}}
+
+
+def texts(table):
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+
+
+def test_cells_are_means_and_standard_errors_over_splits():
+    assert over_splits([-0.2, -0.3, -0.4]) == pytest.approx(Estimate(-0.3, 0.1 / 3**0.5, 3))
+    assert over_splits([2.8]) == Estimate(2.8, 0.0, 1)
+    assert Estimate(2.8, 0.0, 1).text() == "2.80"
+    assert Estimate(2.8, 0.123, 3).text(1) == "2.8 ± 0.1"
+
+
+@pytest.mark.parametrize(
+    ("ours", "measure", "expected"),
+    [
+        (Estimate(-0.2, 0.01, 3), ELBO, "better"),
+        (Estimate(-0.28, 0.0, 3), ELBO, "better"),
+        (Estimate(-0.30, 0.0, 3), ELBO, "within"),
+        (Estimate(-0.31, 0.0, 3), ELBO, "short by 0.03"),
+        (Estimate(-0.31, 0.013, 3), ELBO, "within"),
+        (Estimate(-0.5, 0.2, 3), ELBO, "within"),
+        (Estimate(-0.5, 0.01, 3), ELBO, "short by 0.22"),
+        (Estimate(-0.5, 0.01, 3), RMSE, "better"),
+        (Estimate(-0.265, 0.0, 3), RMSE, "within"),
+        (Estimate(-0.25, 0.0, 3), RMSE, "short by 0.03"),
+    ],
+)
+def test_marks(ours, measure, expected):
+    """Within two combined standard errors, the paper's is 0.01, or within 0.02 where the figure is in nats."""
+    cell = mark(ours, Estimate(-0.28, 0.01, 20), measure)
+    assert cell.text == expected
+    assert cell.style == {"better": "good", "within": "neutral", "short": "bad"}[expected.split()[0]]
+
+
+def test_the_least_margin_holds_for_nats_only():
+    assert mark(Estimate(1.01, 0.0, 1), Estimate(1.0, 0.0, 1), RMSE).text == "short by 0.01"
+    assert mark(Estimate(0.98, 0.0, 1), Estimate(1.0, 0.0, 1), ELBO).text == "within"
+
+
+def test_rows():
+    variance = Measure(("layer_variance", 1), "V[F2]", 3, higher_is_better=None)
+    paper = {"local": Estimate(-2.0, 0.1, 20), "global": Estimate(-1.0, 0.0, 1)}
+    comparison = Comparison(
+        {"posterior": ("local", "global", "mine")},
+        [ELBO, RMSE, variance],
+        lambda key, measure: paper.get(key[0]) if measure == ELBO else None,
+    )
+    results = [
+        result("mine", 3.0, layer_variance=[1.0, 0.25]),
+        result("global", -1.5),
+        result("local", -1.9),
+        result("local", -2.0, split=1),
+    ]
+    table = comparison.table(results)
+    assert list(table.headings) == ["posterior", "splits", "ELBO", "the paper", "mark", "V[F2]"], "no run has an RMSE"
+    assert texts(table) == [
+        ["local", "2", "-1.95 ± 0.05", "-2.00 ± 0.10", "better", ""],
+        ["global", "1", "-1.50", "-1.00", "short by 0.50", ""],
+        ["mine", "1", "3.00", "", "", "0.250"],
+    ]
+    brief = comparison.table(results, brief=True)
+    assert list(brief.headings) == ["posterior", "ELBO", "V[F2]"]
+    assert texts(brief)[0] == ["local", "-1.95 ± 0.05 (-2.00)", ""]
+    assert brief.note.startswith("In brackets: the paper")
+    assert comparison.verdicts(results) == {("local",): Verdict.BETTER, ("global",): Verdict.SHORT}
+
+
+def test_a_row_may_lack_the_first_measure():
+    sampled = {"config": {"posterior": "hmc"}, "metrics": {"rmse": 0.5}}
+    comparison = Comparison({"posterior": ("global", "hmc")}, [ELBO, RMSE])
+    assert texts(comparison.table([sampled, result("global", -1.0)])) == [
+        ["global", "1", "-1.00", ""],
+        ["hmc", "1", "", "0.50"],
+    ]
+
+
+def test_rows_without_results():
+    table = Comparison({"posterior": ("local",)}, [ELBO]).table([])
+    assert (list(table.headings), list(table.rows)) == (["posterior", "splits"], [])

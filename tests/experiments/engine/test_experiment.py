@@ -1,0 +1,56 @@
+from dataclasses import replace
+
+import pytest
+
+from inducing.experiments.engine.registry import EXPERIMENTS
+from inducing.experiments.linear import LINEAR
+from inducing.experiments.toy import TOY
+
+
+def test_the_grid_of_a_preset():
+    assert len(LINEAR.configs("paper")) == 3 * 5 * 5
+    assert {config.width for config in LINEAR.configs("smoke")} == {5}
+    assert {config.num_steps for config in LINEAR.configs("paper")} == {40_000}
+
+
+def test_differences_from_the_paper_in_words():
+    assert LINEAR.differences("smoke")["num_steps"] == "num_steps 3 instead of 40000"
+    assert LINEAR.differences("smoke")["depth"] == "depth 1, 2 instead of 1, 2, 4, 8, 16"
+    assert TOY.differences("paper") == {}
+    assert list(TOY.differences("cpu").values()) == [
+        "recipe fast instead of paper:toy",
+        "precision per_output instead of shared",
+        "hidden_log_precision 2.0 instead of -4.0",
+        "num_steps 10000 instead of 5000",
+        "test_samples 2000 instead of 100",
+        "hmc_warmup 2000 instead of 10000",
+        "hmc_samples 4000 instead of 10000",
+    ]
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(ValueError, match="toy has paper, smoke, cpu"):
+        TOY.configs("gpu")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda each: each.name)
+def test_every_experiment_has_all_presets(experiment):
+    assert {"smoke", "cpu"} <= set(experiment.presets)
+    assert all(experiment.configs(preset) for preset in ("smoke", "cpu", "paper"))
+
+
+def test_a_preset_of_several_parts():
+    parts = [{"width": (5,), "depth": (1,), "num_steps": 9}, {"width": (50,), "depth": (1, 2)}]
+    experiment = replace(LINEAR, grid={"width": (5, 50), "depth": (1, 2)}, presets={"cpu": [*parts, parts[1]]})
+    found = [(config.width, config.depth, config.num_steps) for config in experiment.configs("cpu")]
+    assert found == [(5, 1, 9), (50, 1, 40_000), (50, 2, 40_000)], "nothing twice"
+    assert list(experiment.differences("cpu").values()) == [
+        "width 5 or 50 instead of 5, 50",
+        "depth 1 or 1, 2 instead of 1, 2",
+        "num_steps 9 or 40000 instead of 40000",
+    ]
+
+
+def test_without_trials_a_configuration_is_settled():
+    config = LINEAR.configs("paper")[0]
+    assert LINEAR.settle(config, {}) is config

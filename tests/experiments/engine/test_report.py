@@ -1,0 +1,125 @@
+"""`inducing report` on a folder of made-up results."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from inducing.experiments.engine.comparison import Verdict
+from inducing.experiments.engine.registry import EXPERIMENTS
+from inducing.experiments.engine.report import report, selected
+from inducing.experiments.engine.store import Store, config_key
+
+UCI = {"elbo_per_datapoint": 0.73, "test_log_likelihood": -1.0, "rmse": 0.5}
+
+
+def add(folder, name, preset="cpu", metrics=UCI, **wanted):
+    """Runs of all configurations of a preset that have the wanted values."""
+    for config in EXPERIMENTS[name].configs(preset):
+        if all(getattr(config, key) == value for key, value in wanted.items()):
+            Store(folder / f"{name}.jsonl").add(asdict(config), metrics, 1.0)
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    add(folder, "uci-bnn", dataset="yacht", prior="neal")
+    add(folder, "uci-dgp", dataset="yacht", posterior="global")
+    images = {
+        "elbo_per_datapoint": -0.7,
+        "test_log_likelihood": -0.3,
+        "accuracy": 86.0,
+        "ece": 0.02,
+        "entropy_ratio": 0.3,
+        "auroc": 0.8,
+        "calibration": [[0.5, 0.4, 20]],
+    }
+    add(folder, "cifar10", metrics=images, prior="spatial-iw", posterior="global")
+    add(folder, "cifar10", metrics=images, preset="smoke", posterior="local")
+    toy = {"elbo_per_datapoint": -1.7, "log_likelihood": -1.0, "kl": 0.7, "layer_variance": [0.4, 0.5, 1.0]}
+    add(folder, "compositional-bnn", metrics=toy)
+    add(folder, "mnist500", metrics=images, preset="smoke", posterior="local")
+    return folder
+
+
+def test_markdown(results, tmp_path):
+    report(results, tmp_path / "docs" / "results.md")
+    page = (tmp_path / "docs" / "results.md").read_text()
+    for line in (
+        "| uci-bnn | 12 | 3 better, 1 within | 1 within |",
+        "| uci-dgp | 3 | 1 short | 1 short |",
+        "| cifar10 | 1 | 1 within | 1 within |",
+        "| toy | missing |  |  |",
+        "| yacht | neal | global | 3 | 0.73 ± 0.00 | 0.74 ± 0.01 | within |",
+        "| yacht | 2 | global | 3 | 0.73 ± 0.00 | 2.12 ± 0.05 | short by 1.39 |",
+        "| spatial-iw | global | 1 | -0.70 | -0.68 | within | -0.30 | -0.40 | better | 86.0 | 86.7 | short by 0.7 |",
+        "| global | 1 | -1.70 | -2.24 | better | -1.00 | 0.70 | 0.40 | 0.48 | 0.50 | 0.49 | 1.00 | 1.08 |",
+        "4 of the 108 rows of the paper's table have runs.",
+        "1 of the 8 rows of the paper's table have runs.",
+        "No runs are stored: `inducing reproduce linear` makes them.",
+        "stored runs has the settings of the preset paper or cpu: `inducing reproduce mnist500` makes them.",
+        "3 runs of preset paper, with the paper's settings.",
+    ):
+        assert line in page.splitlines() or line in page, line
+    for name in ("uci-bnn", "uci-dgp", "cifar10", "compositional-bnn"):
+        assert f"](../results/{name}.png)" in page
+        assert (results / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "num_steps" in page.split("## cifar10\n")[1], "the differences of the preset from the paper"
+
+
+def test_html_leaves_the_results_alone(results, tmp_path):
+    before = sorted(path.name for path in results.iterdir())
+    report(results, tmp_path / "report.html")
+    assert sorted(path.name for path in results.iterdir()) == before
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert page.count("<h2>") == 1 + len(EXPERIMENTS)
+    assert str(tmp_path) not in page
+
+
+def test_runs_with_the_papers_settings_come_before_others():
+    """For each row, whatever the figures; smoke runs are never shown."""
+    experiment = EXPERIMENTS["uci-dgp"]
+    store = {}
+
+    def put(preset, elbo, **wanted):
+        for config in experiment.configs(preset):
+            if all(getattr(config, key) == value for key, value in wanted.items()):
+                key = config_key(asdict(config))
+                store[key] = {"key": key, "config": asdict(config), "metrics": {**UCI, "elbo_per_datapoint": elbo}}
+
+    put("smoke", 9.0)
+    assert selected(experiment, store) == {}
+    put("cpu", 5.0, dataset="yacht")
+    put("paper", 1.0, dataset="yacht", depth=2, posterior="global", split=0)
+    found = selected(experiment, store)
+    assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 6, "paper": 1}
+    assert {run["config"]["posterior"] for run in found["cpu"]} == {"dsvi", "local"}
+    assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): Verdict.SHORT}
+
+
+def test_open_settings_are_shown_once_their_trials_are_finished():
+    experiment = EXPERIMENTS["uci-bnn"]
+    config = next(
+        each for each in experiment.configs("paper") if each.dataset == "yacht" and each.posterior == "global"
+    )
+    store = {}
+    for elbo, trial in enumerate(experiment.trials(config)):
+        assert selected(experiment, store) == {}
+        result = {"config": asdict(trial), "metrics": {**UCI, "elbo_per_datapoint": float(elbo)}}
+        store[config_key(asdict(trial))] = result
+    (run,) = selected(experiment, store)["paper"]
+    assert run["config"] == asdict(replace(experiment.trials(config)[-1], split=0))
+
+
+@pytest.mark.parametrize(
+    ("folder", "out", "message"),
+    [
+        ("results", "report.pdf", r"\.html or \.md"),
+        ("nowhere", "report.html", "no folder .*nowhere"),
+        (".", "report.html", "holds no runs"),
+    ],
+)
+def test_bad_usage(results, tmp_path, folder, out, message):
+    with pytest.raises(ValueError, match=message):
+        report(tmp_path / folder, tmp_path / out)

@@ -1,0 +1,107 @@
+"""A fit to a problem: what is learned from which rows, and the scores beside the baselines."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from inducing.prediction import metrics
+from inducing.tables import columns, schema
+from inducing.tables.columns import TableError
+from inducing.tables.fitting import compute_scores, fit_problem, make_estimator
+from inducing.tables.problem import make_problem
+from tests.tables.examples import INPUTS, make_table, outcome
+
+
+def test_scores_are_those_of_the_test_rows():
+    fitted = outcome("price")
+    problem, estimator = fitted.problem, fitted.estimator
+    mean = estimator.predict(problem.inputs.iloc[problem.test])
+    ours = fitted.scores["BNNRegressor"]
+    assert ours["RMSE"] == pytest.approx(np.sqrt(np.mean((mean - problem.y[problem.test]) ** 2)))
+    low, high = estimator.predict_interval(problem.inputs.iloc[problem.test], 0.9)
+    inside = (low <= problem.y[problem.test]) & (problem.y[problem.test] <= high)
+    assert ours["in 90 %"] == pytest.approx(inside.mean())
+    assert list(fitted.scores) == ["BNNRegressor", "constant", "ridge"]
+    # a linear problem: the ridge is ahead of the constant
+    assert fitted.scores["ridge"]["CRPS"] < fitted.scores["constant"]["CRPS"]
+
+
+def test_classes_are_scored():
+    fitted = outcome("kind", model="dgp")
+    problem, estimator = fitted.problem, fitted.estimator
+    right = estimator.predict(problem.inputs.iloc[problem.test]) == problem.y[problem.test]
+    assert fitted.scores["DeepGPClassifier"]["accuracy"] == pytest.approx(right.mean())
+    assert list(fitted.scores) == ["DeepGPClassifier", "constant", "logistic"]
+    assert fitted.scores["logistic"]["log-likelihood"] > fitted.scores["constant"]["log-likelihood"]
+
+
+def test_several_targets_are_measured_in_their_own_units():
+    fitted = outcome("price", "weight")
+    std = torch.from_numpy(fitted.problem.y[fitted.problem.train].std(0))
+    error = (fitted.predictive.mean - fitted.y_test) / std
+    assert fitted.scores["BNNRegressor"]["RMSE"] == pytest.approx(float(error.square().mean().sqrt()))
+    assert fitted.scores["BNNRegressor"]["log-likelihood"] == metrics.log_likelihood(fitted.predictive, fitted.y_test)
+    one = torch.ones(2, dtype=torch.float64)
+    assert compute_scores(fitted.predictive, fitted.y_test, one) == compute_scores(fitted.predictive, fitted.y_test)
+
+
+def test_scores_as_a_table():
+    fitted = outcome("price", "weight")
+    scores = {"ours": {"RMSE": 12.3456, "in 90 %": 0.914}, "ridge": {"RMSE": 0.1, "in 90 %": 1.0}}
+    table = dataclasses.replace(fitted, scores=scores).score_table("title", "A note.")
+    assert table.headings == ["", "RMSE", "in 90 %"]
+    assert [[cell.text for cell in row] for row in table.rows] == [["ours", "12.35", "91 %"], ["ridge", "0.1", "100 %"]]
+    assert table.note.startswith("A note. With several targets")
+
+
+def test_imputation_is_by_the_training_rows():
+    table = make_table()[[*INPUTS, "price"]]
+    problem = make_problem(table, ["price"], test_fraction=0.3)
+    assert problem.encoded.schema.columns[0].fill is None
+    table.loc[problem.test[0], "size"] = np.nan
+    table.loc[problem.test[1:], "size"] = 1e6
+    problem = make_problem(table, ["price"], test_fraction=0.3, impute=True)
+    found = make_estimator("bnn", problem).schema
+    assert found.columns[0].fill == table["size"].iloc[problem.train].median()
+
+
+def test_test_rows_are_checked_before_training():
+    table = make_table()[[*INPUTS, "price"]]
+    row = int(make_problem(table, ["price"]).test[2])
+    table.loc[row, "size"] = np.nan
+    with pytest.raises(TableError, match=rf"'size' has 1 missing values \(first in row {row}\)"):
+        make_problem(table, ["price"])
+
+
+def test_rows_are_encoded_once(monkeypatch):
+    """From the table to the scores, each column is read once."""
+    read = []
+    monkeypatch.setattr(
+        schema, "encode", lambda column, values: read.append(len(values)) or columns.encode(column, values)
+    )
+    problem = make_problem(make_table()[["size", "colour", "price"]], ["price"])
+    fit_problem(make_estimator("bnn", problem, max_steps=1, n_samples=2, num_inducing=5), problem)
+    assert read == [60, 60]
+
+
+def test_counts_may_be_asked_for():
+    table = make_table()[["size", "grade"]]
+    problem = make_problem(table, ["grade"], "regression")
+    parameters = {"likelihood": "poisson", "max_steps": 3, "num_inducing": 5, "n_samples": 5, "random_state": 0}
+    fitted = fit_problem(make_estimator("bnn", problem, **parameters), problem)
+    assert np.isfinite(list(fitted.scores["BNNRegressor"].values())).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "message"),
+    [
+        ("mlp", {}, "model must be .*'mlp'"),
+        ("dgp", {"prior": "neal"}, "prior"),
+        ("bnn", {"likelihood": "poisson"}, "poisson needs counts"),
+    ],
+)
+def test_what_is_refused(model, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        make_estimator(model, make_problem(make_table()[["size", "price"]], ["price"]), **parameters)
