@@ -57,7 +57,7 @@ def test_global_inducing_is_by_far_the_best():
     assert std["factorised"][gap].mean() < 1.3 * noise
 
 
-@pytest.mark.filterwarnings("ignore:the chains do not agree")
+@pytest.mark.filterwarnings("ignore::inducing.errors.ConvergenceWarning")
 def test_a_run_of_hmc_has_curves_and_diagnostics_but_no_bound():
     before = torch.get_rng_state()
     metrics = toy.run_with_hmc(QUICK_HMC, progress=False)

@@ -26,7 +26,7 @@ COMMAND = Path(sys.executable).with_name("inducing")
 
 
 # the sampler takes a few steps only
-@pytest.mark.filterwarnings("ignore:the chains do not agree")
+@pytest.mark.filterwarnings("ignore::inducing.errors.ConvergenceWarning")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_smoke(name, tmp_path, capsys, request):
     """Every experiment's smoke preset: results in the store, a figure, its deviations told."""
