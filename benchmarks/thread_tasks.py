@@ -21,8 +21,8 @@ X, Y = load_diabetes(return_X_y=True)
 
 
 def fit_network(quick: bool) -> Callable[[], object]:
-    """40 steps of a Bayesian neural network on diabetes."""
-    return lambda: inducing.BNNRegressor(max_steps=2 if quick else 40, random_state=0).fit(X, Y)
+    """60 steps of a Bayesian neural network on diabetes."""
+    return lambda: inducing.BNNRegressor(max_steps=2 if quick else 60, random_state=0).fit(X, Y)
 
 
 def fit_deep_gp(quick: bool) -> Callable[[], object]:

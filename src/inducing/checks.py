@@ -21,11 +21,11 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def check_known(what: str, name: object, known: Iterable[str]) -> None:
-    """Refuse an unknown name, and list the known ones."""
+    """Raise an error with the known names if a name is unknown."""
     names = list(known)
     if not isinstance(name, str) or name not in names:
         hint = did_you_mean(name, names) or "."
-        raise ValueError(f"unknown {what} {name!r}{hint} Known are {', '.join(names)}.")
+        raise ValueError(f"unknown {what} {name!r}{hint} Known names: {', '.join(names)}.")
 
 
 def check_kind(name: str, value: object, kind: type, wanted: str) -> None:

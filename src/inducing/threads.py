@@ -5,7 +5,7 @@ cores, but not on timings or the load, since sums are rounded differently with a
 threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does not change results.
 
 Settings of the user have priority: the environment variables below, and `torch.set_num_threads` with a number other than
-the default. This module is imported before torch.
+the default. `import inducing` imports this module before torch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 IMPORTED_BEFORE_TORCH = "torch" not in sys.modules
-WAITING_IS_CHOSEN = any(name in os.environ for name in WAIT_VARIABLES)
-if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN and sys.platform != "linux":
-    # spinning can be switched off later only on Linux
-    os.environ["OMP_WAIT_POLICY"] = "passive"
+# a process that a process of ours has started has inherited its setting
+WAITING_IS_CHOSEN = {name: os.environ[name] for name in WAIT_VARIABLES if name in os.environ} not in (
+    {},
+    {"KMP_BLOCKTIME": "0"},
+)
+if IMPORTED_BEFORE_TORCH and not WAITING_IS_CHOSEN:
+    # GNU's OpenMP, on Linux, can be switched later; others are told now to sleep
+    os.environ |= {"KMP_BLOCKTIME": "0"} if sys.platform == "linux" else {"OMP_WAIT_POLICY": "passive"}
 
 import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -59,10 +63,15 @@ class Work(TorchDispatchMode):
         return result
 
 
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def threads_of_user() -> int | None:
     """Return the number of threads that the user has set by the environment or by torch, or None."""
     count = _blocks.before if _Blocks.active else torch.get_num_threads()
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = available_cores()
     # torch starts one thread for each logical or physical core
     is_default = count == DEFAULT_COUNT and (IMPORTED_BEFORE_TORCH or count in (cores, cores // 2))
     return None if is_default and not any(name in os.environ for name in COUNT_VARIABLES) else count

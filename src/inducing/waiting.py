@@ -74,8 +74,10 @@ class IdleTeam:
         started.wait()
 
     def _wait(self, size: int, started: threading.Event) -> None:
-        torch.ones(GRAIN * size).add_(1)
-        started.set()
+        try:
+            torch.ones(GRAIN * size).add_(1)
+        finally:
+            started.set()
         self._end.wait()
 
     def end(self) -> None:

@@ -154,7 +154,7 @@ def test_likelihoods(regressor, likelihood):
 
 
 def test_counts_are_checked_before_anything_is_made_of_them():
-    with pytest.raises(ValueError, match="y must hold counts"):
+    with pytest.raises(ValueError, match="counts"):
         inducing.BNNRegressor(likelihood="poisson", max_steps=1).fit(X, Y - 200)
 
 
@@ -384,7 +384,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ({"n_samples": 0}, Y, ValueError, "n_samples == 0, must be >= 1"),
         ({"n_samples": 2.5}, Y, TypeError, "n_samples must be an instance of int"),
         ({"device": "meta"}, Y, ValueError, "not available"),
-        ({"device": "gpu"}, Y, ValueError, "device must be one that torch has here, such as \"cpu\", got 'gpu'"),
+        ({"device": "gpu"}, Y, ValueError, "not available"),
         ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
         ({}, None, ValueError, "requires y to be passed"),
         ({}, np.where(np.arange(60) < 3, 0, np.nan), ValueError, "y contains NaN in 57 rows .first in row 3"),

@@ -147,7 +147,9 @@ def test_a_corrupt_newest_checkpoint_falls_back_to_the_one_before(tmp_path, dama
         }[damage]
     )
     assert newest.read_bytes() != content
-    with pytest.warns(inducing.CheckpointWarning, match=r"cannot read .*step-000000007.*; the one before it is used"):
+    with pytest.warns(
+        inducing.CheckpointWarning, match=r"cannot read .*step-000000007.*; the previous checkpoint is used"
+    ):
         continued, history_of_parts = fit(tmp_path / "parts")
     assert same(net, continued)
     assert numbers(history) == numbers(history_of_parts)
@@ -185,7 +187,7 @@ def test_a_checkpoint_of_version_0_1_0_is_restored(tmp_path):
     state.optimizer.step()
 
 
-def test_with_no_sound_checkpoint_training_begins_anew(tmp_path):
+def test_with_no_sound_checkpoint_training_starts_again(tmp_path):
     with pytest.raises(Stop):
         fit(tmp_path, callbacks=[stop_at(8)])
     for path in tmp_path.glob("step-*"):
@@ -291,7 +293,7 @@ def test_a_whole_file_that_is_not_of_this_run_is_refused_and_changes_nothing(tmp
 def test_a_checkpoint_that_is_not_a_regular_file_is_put_aside(tmp_path):
     fit(tmp_path, steps=3)
     os.mkfifo(tmp_path / "step-000000009.safetensors")
-    with pytest.warns(inducing.CheckpointWarning, match="not a regular file; the one before it is used"):
+    with pytest.warns(inducing.CheckpointWarning, match="not a regular file; the previous checkpoint is used"):
         assert len(fit(tmp_path, steps=3)[1]) == 3
 
 
@@ -312,7 +314,7 @@ def test_another_run_is_refused(tmp_path):
     fit(tmp_path)
     with pytest.raises(
         inducing.CheckpointError,
-        match=r"another run, with other learning_rate \(0.03 and not 0.5\), seed \(0 and not 1\)",
+        match=r"another run with other learning_rate \(0.03 and not 0.5\), seed \(0 and not 1\)",
     ):
         fit(tmp_path, steps=20, learning_rate=0.5, seed=1)
     with pytest.raises(inducing.CheckpointError, match="with other data"):
@@ -398,7 +400,7 @@ def test_a_file_that_cannot_be_written_costs_nothing_in_memory(tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.warns(inducing.CheckpointWarning, match=r"cannot write .*No space left on device; training goes on"):
+    with pytest.warns(inducing.CheckpointWarning, match=r"cannot write .*No space left on device"):
         continued, history_of_parts = fit(tmp_path)
     assert same(net, continued)
     assert numbers(history) == numbers(history_of_parts)
@@ -447,9 +449,7 @@ def test_a_really_full_disk(tmp_path):
             (disk / "filler").write_bytes(b"x" * free)
         with (
             contextlib.nullcontext() if allowed else file_size_limit(1000),
-            pytest.warns(
-                inducing.CheckpointWarning, match=r"(No space left on device|File too large); training goes on"
-            ),
+            pytest.warns(inducing.CheckpointWarning, match=r"(No space left on device|File too large)"),
         ):
             continued, _ = fit(disk / "run")
         assert same(continued, fit(None)[0])
@@ -589,7 +589,7 @@ def test_a_continued_run_is_logged_and_printed_beside_a_progress_bar(tmp_path, c
     [
         ({}, "all steps are done"),
         ({"callbacks": stops_at(5)}, "a callback stopped it"),
-        ({"patience": 2}, "did not increase"),
+        ({"patience": 2}, "the objective did not increase"),
     ],
 )
 def test_a_finished_run_says_why_and_returns_its_history(tmp_path, caplog, settings, reason):
@@ -604,7 +604,7 @@ def test_a_finished_run_says_why_and_returns_its_history(tmp_path, caplog, setti
 
 def test_fewer_steps(tmp_path):
     train_steps(tmp_path, 12, **CONSTANT, callbacks=stops_at(6))
-    with pytest.raises(inducing.CheckpointError, match="has taken 6 steps already"):
+    with pytest.raises(inducing.CheckpointError, match="already taken 6 steps"):
         train_steps(tmp_path, 5, **CONSTANT)
     assert len(train_steps(tmp_path, 6, **CONSTANT)[1]) == 6
     assert len(train_steps(tmp_path, 9, **CONSTANT)[1]) == 9

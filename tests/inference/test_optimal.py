@@ -74,3 +74,11 @@ def test_the_start_is_the_optimum_for_one_layer():
     start_optimally(net, likelihood, 40)
     samples = inducing.evaluate(net, likelihood, (X, Y[:, :1]), 50).samples
     assert samples.std() < 1e-3
+
+
+def test_a_precision_of_the_user_is_kept_also_that_of_the_paper():
+    x, y = torch.randn(20, 2), torch.randn(20, 1)
+    for given, changed in ((None, True), (0.0, False), (1.0, False)):
+        posterior = inducing.GlobalInducing(log_precision=given)
+        network = inducing.models.mlp(2, 1, [3], posterior=posterior, inducing_points=x, inducing_targets=y)
+        assert start_optimally(network, inducing.Gaussian(), 20) is changed

@@ -196,7 +196,7 @@ def test_nothing_to_learn():
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="num_steps must be at least 1"):
         fit(num_steps=0)
-    with pytest.raises(TypeError, match=r"a recipe has no nun_steps; its settings are num_steps, batch_size"):
+    with pytest.raises(TypeError, match=r"a recipe has no nun_steps"):
         fit(nun_steps=3)
 
 
@@ -229,8 +229,8 @@ def test_data_that_are_not_standardised_are_pointed_out():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((None, inducing.Gaussian), "likelihood must be one of ours.*the class Gaussian; call it"),
-        ((None, torch.nn.MSELoss()), "likelihood must be one of ours.*got a MSELoss"),
+        ((None, inducing.Gaussian), "likelihood must be .*the class Gaussian"),
+        ((None, torch.nn.MSELoss()), "likelihood must be .*got a MSELoss"),
         ((torch.nn.Linear(1, 1), None), "network must be an inducing.Network, got a Linear"),
     ],
 )

@@ -146,7 +146,7 @@ def verify(name: str, train: bool) -> str:
 
 
 def _find_set(name: str) -> ImageSet:
-    check_known("image set", name, SETS)
+    check_known("image dataset", name, SETS)
     return SETS[name]
 
 

@@ -60,7 +60,7 @@ def load(name: str, split: int = 0, dtype: torch.dtype = torch.float32) -> Split
         split: Number of the split: 0 to 19, for "protein" 0 to 4.
         dtype: Dtype of the tensors. They are standardised in float64.
     """
-    check_known("UCI set", name, FOLDERS)
+    check_known("UCI dataset", name, FOLDERS)
     splits = _num_splits(name)
     if not 0 <= split < splits:
         raise ValueError(f"{name} has splits 0 to {splits - 1}, got {split}")

@@ -14,6 +14,7 @@ from inducing.inference.batches import Data
 from inducing.nn.likelihoods import Gaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
+from inducing.nn.posteriors import GlobalInducing, LocalInducing
 from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
 
 
@@ -54,7 +55,12 @@ def start_optimally(network: Network, likelihood: Likelihood, num_data: int | fl
     ):
         return False
     assert network.num_inducing is not None
-    if weights.scaled_log_precision.any():
+    chosen = (
+        last is not None
+        and isinstance(last.posterior_spec, GlobalInducing | LocalInducing)
+        and (last.posterior_spec.log_precision is not None)
+    )
+    if chosen or weights.scaled_log_precision.any():
         return False
     # log Lambda = log(N / M) - log(noise variance), one for all outputs or one for each
     share = torch.log(torch.tensor(num_data / network.num_inducing))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 import warnings
@@ -33,7 +32,7 @@ from inducing.inference.state import TrainingState
 from inducing.inference.validation import check_data, check_model, warn_of_problems
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
+from inducing.threads import Work, available_cores, change_threads, threads_for, threads_of_user, using_threads
 
 logger = logging.getLogger("inducing")
 Callback = Callable[[Record], bool | None]
@@ -232,7 +231,7 @@ def _initialise(run: Run, state: TrainingState, checkpoints: Checkpoints | None,
         if progress:
             sys.stdout.write(f"{message}\n")
     # a continued run keeps its number of threads, so that it rounds as before; settings of the user have priority
-    state.threads = threads_of_user() or (state.threads and min(state.threads, os.cpu_count() or 1))
+    state.threads = threads_of_user() or (state.threads and min(state.threads, available_cores()))
     if not restored and run.recipe.optimal_start:
         start_optimally(run.elbo.network, run.elbo.likelihood, run.batches.num_data)
     run.division.share(state, run.constants())

@@ -20,7 +20,8 @@ class BuildContext:
         input_shape: Shape of one input row of the next layer.
         num_inducing: Number M of global inducing points, or None if the network has none.
         targets: Initial pseudo-outputs of the last layer, if the user passed any.
-        last_layer: The last Bayesian layer of the network.
+        last_bayesian_layer: The last Bayesian layer of the network.
+        inducing_used_above_last: Whether a part above that layer, such as `InducingNorm`, uses the inducing points.
         example_rows: The inducing points at this position if each layer below equals its mean function. None if that is
             unknown, e.g. above layers of weights.
         generator: Source of initial values. Default: torch's global generator.
@@ -29,7 +30,8 @@ class BuildContext:
     input_shape: Shape
     num_inducing: int | None = None
     targets: Float[Tensor, "M O"] | None = None
-    last_layer: nn.Module | None = None
+    last_bayesian_layer: nn.Module | None = None
+    inducing_used_above_last: bool = False
     example_rows: Float[Tensor, "M *in"] | None = None
     generator: Generator | None = None
 
@@ -42,7 +44,7 @@ class DrawContext:
         num_samples: Number S of functions.
         generator: Source of the noise. Default: torch's global generator.
         consistent: Whether functions must return the same outputs at each call. Marginal draws do not.
-        closed_form_kl: Whether all KLs are computed in closed form given the layer's inputs, where a formula exists,
+        closed_form_kl: Whether the KLs of layers are computed in closed form given their inputs, where a formula exists,
             instead of as a sample of log Q - log P. If False, each posterior uses its own setting.
         likelihood: The likelihood whose noise an `OptimalInducing` posterior uses.
     """

@@ -87,7 +87,12 @@ class Network(nn.Module):
         self.learn_inducing_locations = learn_inducing_locations
         # only the user's inducing points are examples of the data; random ones are not
         rows = None if inducing_points is None else points
-        start = BuildContext(self.input_shape, self.num_initial_points, targets, bayesian[-1][1], rows, generator)
+        last_name, last = bayesian[-1]
+        names = [name for name, _ in self.layers.walk()]
+        users_above = {name for name, _ in self.layers.inducing_users()} & set(names[names.index(last_name) + 1 :])
+        start = BuildContext(
+            self.input_shape, self.num_initial_points, targets, last, bool(users_above), rows, generator
+        )
         self.output_shape = self.layers.build("layers", start).input_shape
         for _, layer in bayesian:
             if layer.starts_from_rows:

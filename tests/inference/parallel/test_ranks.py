@@ -118,7 +118,7 @@ def test_a_failure_on_one_rank_takes_all_of_them_back(found, case, reason):
     assert parameters == other_parameters
     assert len(shown) == 1
     assert reason in shown[0]
-    assert "roll-back number 1" in shown[0]
+    assert "roll-back 1" in shown[0]
     assert not hidden
 
 
@@ -132,13 +132,13 @@ def test_all_ranks_give_up_together(found):
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ("other data", "rank 1 was given other arguments than rank 0: data. Give all processes all the data"),
+        ("other data", "rank 1 has other arguments than rank 0: data"),
         ("own shards", r"num_data \(10 and not 11\), data.*fit divides the batches itself"),
         ("other seed", r"seed \(1 and not 0\)"),
         ("few samples", "1 posterior samples cannot be divided over 2 processes"),
         ("loader", r"the order of this DataLoader differs.*generator=torch.Generator\(\)"),
         ("drift", "after step 2 the parameters of rank 1 differ from those of rank 0"),
-        ("other inputs", "rank 1 was given other arguments than rank 0: x"),
+        ("other inputs", "rank 1 has other arguments than rank 0: x"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_by_all(found, case, message):
@@ -165,7 +165,7 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
     # torchrun ends rank 0 when it looks and finds rank 1 gone; on a busy machine a tenth of a second is short for a message
     done = launch(SCRIPTS / "killed.py", folder, 15, interval=3)
     assert done.returncode != 0
-    assert "RankError: step 15, rank 0 of 2: another process of this run has ended or cannot be reached" in done.stderr
+    assert "RankError: step 15, rank 0 of 2: another process of this run has ended" in done.stderr
     assert f"the same command continues from {folder / 'run'}" in done.stderr
     assert re.search(r"Signal 9 \(SIGKILL\)", done.stderr)
     assert (folder / "run" / "step-000000014.safetensors").exists()

@@ -112,7 +112,7 @@ def test_integrating_the_values_out_leaves_the_law_of_the_rows(posterior):
     x, count = torch.randn(1, 4, 2, dtype=torch.float64), 20_000
     with torch.no_grad():
         mean, variance = network.draw(1, likelihood=likelihood).function.steps[0].moments(x)
-        layer.is_last = False
+        layer.integrates_values = False
         context = DrawContext(count, torch.Generator().manual_seed(0), likelihood=likelihood)
         given_mean, given_variance = layer.draw(z[None], context).function.moments(x)
     centre, spread = given_mean.mean(0), given_mean.var(0)

@@ -301,3 +301,16 @@ def test_float32_networks_compute_in_float64_inside():
 def test_bad_input_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("posterior", ["global", "dsvi", "local"])
+def test_values_below_a_normalisation_are_sampled_and_not_integrated_out(posterior):
+    """The statistics come from the values at the inducing points, so the function must pass through the same values."""
+    x, _ = data()
+    layers = [inducing.GPLayer(2, 3, posterior=posterior), inducing.InducingNorm()]
+    network = inducing.Network(layers, inducing_points=x)
+    draw = network.draw(2, torch.Generator().manual_seed(0))
+    mean, variance = draw.function.steps[0].moments(x[None].expand(2, -1, -1))
+    # up to the jitter, a noise of standard deviation 1e-3
+    torch.testing.assert_close(mean, draw.layers[0].inducing, rtol=0, atol=1e-2)
+    assert variance.max() < 1e-4

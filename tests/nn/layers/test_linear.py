@@ -151,7 +151,7 @@ def test_the_optimal_posterior_needs_a_gaussian_likelihood():
     )
     with pytest.raises(ValueError, match="likelihood="):
         network(x)
-    with pytest.raises(TypeError, match="Gaussian likelihood only, got Categorical"):
+    with pytest.raises(TypeError, match="Gaussian likelihood, got Categorical"):
         inducing.ELBO(network, inducing.Categorical(), 5)
 
 

@@ -24,7 +24,7 @@ def test_categorical_is_that_of_torch_distributions():
 @pytest.mark.parametrize(
     ("y", "error", "message"),
     [
-        (torch.tensor([0, 3]), ValueError, r"labels from 0 to 3, but the network has 3 outputs: labels must be 0\.\.2"),
+        (torch.tensor([0, 3]), ValueError, r"labels from 0 to 3"),
         (torch.tensor([-1, 0]), ValueError, "labels from -1 to 0"),
         (torch.tensor([0.0, 1.0]), TypeError, r"integer class labels, got torch\.float32; use y\.long\(\)"),
         (torch.tensor([[0], [1]]), ValueError, r"use y\[:, 0\]"),

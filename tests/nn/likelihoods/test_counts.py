@@ -131,7 +131,7 @@ def test_bad_counts_are_refused(make, y, error, message):
 def test_bad_concentrations_are_refused():
     with pytest.raises(ValueError, match="concentration must be a positive number, or one for each output, got 0"):
         inducing.NegativeBinomial(0)
-    with pytest.raises(ValueError, match=r"concentration must lie between 2e-09 and 5e\+08, got 10000000000.0"):
+    with pytest.raises(ValueError, match=r"concentration must be between"):
         inducing.NegativeBinomial(1e10)
     with pytest.raises(ValueError, match="2 concentrations but y has 1 outputs"):
         negative_binomial().check_targets(COUNTS[:, :1], (1,))

@@ -257,7 +257,5 @@ def test_nothing_broadcasts(case):
 
 
 def test_labels_for_gaussian_noise_get_a_hint():
-    with pytest.raises(
-        ValueError, match=r"shape \(B, 10\), got \(3,\); labels of 10 classes go with inducing.Categorical"
-    ):
+    with pytest.raises(ValueError, match=r"shape \(B, 10\), got \(3,\).*Categorical"):
         inducing.Gaussian().check_targets(torch.tensor([0, 9, 2]), (10,))

@@ -138,7 +138,7 @@ def test_extreme_targets_and_equal_rows(scale):
 
 def test_unsupported_settings_are_refused():
     x, y = problem()
-    with pytest.raises(TypeError, match="HeteroscedasticGaussian likelihood only, got Gaussian"):
+    with pytest.raises(TypeError, match="HeteroscedasticGaussian likelihood, got Gaussian"):
         inducing.ELBO(one_layer(x, y), inducing.Gaussian(), 12)
     optimal = inducing.OptimalInducing(heteroscedastic=True)
     places = {"inducing_points": x, "learn_inducing_locations": False}

@@ -14,6 +14,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inducing.errors import FactorisationError
 from inducing.linalg.cholesky import located
 from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.draw import Draw, Function, PartDraw
@@ -110,8 +111,12 @@ class Layer(Part, ABC):
                 shape = self.create(context)
             self.is_built = True
             rows = self.mean_rows(context.example_rows)
+        except FactorisationError:
+            # its message names the layer already
+            raise
         except (ValueError, RuntimeError) as error:
-            raise type(error)(f"{name} {self}: {error}") from None
+            kind = ValueError if isinstance(error, ValueError) else RuntimeError
+            raise kind(f"{name} {self}: {error}") from None
         return replace(context, input_shape=shape, example_rows=rows)
 
     def sample(self, name: str, inducing: Float[Tensor, "#S M *in"] | None, context: DrawContext) -> PartDraw:

@@ -126,7 +126,7 @@ class Conv2d(Layer):
                 f"a kernel of size {self.geometry.kernel_size} does not fit into {height} x {width} pixels"
             )
         layout = WeightLayout(self.in_channels, math.prod(self.geometry.kernel_size), self.bias)
-        weights = WeightContext(layout, self.out_features, self is context.last_layer, context, self.geometry)
+        weights = WeightContext(layout, self.out_features, self is context.last_bayesian_layer, context, self.geometry)
         self.posterior = self.posterior_spec.build_weights(weights)
         self.prior = self.prior_spec.build(layout)
         return (self.out_features, *shape)

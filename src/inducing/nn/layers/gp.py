@@ -92,14 +92,16 @@ class GPLayer(Layer):
 
     def create(self, context: BuildContext) -> Shape:
         self._check_features(context)
-        rows, is_last = context.example_rows, self is context.last_layer
+        rows, is_last = context.example_rows, self is context.last_bayesian_layer
         self.kernel = KernelModule(self.kernel_spec, self.in_features).to(None if rows is None else rows.device)
         self.register_buffer("projection", self._initial_projection(rows))
         mean, root = self._mean_at(rows), None
         if rows is not None and not rows.is_meta:
             root = self._factorise(self.kernel(), rows[None].double())[0][0].detach().to(rows.dtype)
         values = ValueContext(self.in_features, self.out_features, is_last, context, mean, root)
-        self.posterior, self.is_last = self.posterior_spec.build_values(values), is_last
+        self.posterior = self.posterior_spec.build_values(values)
+        # otherwise the values at the inducing points are sampled for the parts above
+        self.integrates_values = is_last and not context.inducing_used_above_last
         return (self.out_features,)
 
     def mean_rows(self, rows: Tensor | None) -> Tensor | None:
@@ -115,10 +117,10 @@ class GPLayer(Layer):
         inputs = source.to(torch.float64, copy=True)
         root, nugget = self._factorise(kernel, inputs)
         # if no layer above depends on the values, they are integrated out of the marginals, which reduces the variance
-        integrate = not context.consistent and (self.is_last or inducing is None)
+        integrate = not context.consistent and (self.integrates_values or inducing is None)
         at_inputs = mean(inputs).expand(-1, inputs.shape[1], self.out_features)
         whitened, kl, *moments = self.posterior(ValuePrior(root, at_inputs), context, integrate)
-        if own is not None and inducing is not None and not self.is_last:
+        if own is not None and inducing is not None and not self.integrates_values:
             # layers above need the values at the inducing points, so these are sampled, too.
             # The root of the joint covariance has R as its first block, and the new whitened values are N(0, I)
             inputs = torch.cat([part.double().expand(samples, -1, -1) for part in (own[None], inducing)], 1)
@@ -129,7 +131,7 @@ class GPLayer(Layer):
         process = Process(self.kernel_spec, kernel, mean, inputs, root, nugget, known, spread, samples, generator)
         function: Function = draw_path(process, self.num_features) if context.consistent else process
         above = None
-        if inducing is not None and own is not None and self.is_last:
+        if inducing is not None and own is not None and self.integrates_values:
             above = function(inducing)
         elif inducing is not None:
             # u = m + R a

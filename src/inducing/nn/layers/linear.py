@@ -104,7 +104,7 @@ class Linear(Layer):
     def create(self, context: BuildContext) -> Shape:
         self._check_features(context)
         layout = WeightLayout(self.in_features, bias=self.bias)
-        is_last = self is context.last_layer
+        is_last = self is context.last_bayesian_layer
         self.posterior = self.posterior_spec.build_weights(WeightContext(layout, self.out_features, is_last, context))
         self.prior = self.prior_spec.build(layout)
         return (self.out_features,)

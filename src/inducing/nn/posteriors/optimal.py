@@ -124,7 +124,6 @@ class OptimalWeights(OptimalModule, base.WeightModule):
     sampled_kl_has_low_variance = True
 
     def forward(self, inputs: Float[Tensor, "#S M F"] | None, prior: Precision, context: DrawContext) -> WeightSample:
-        self.check_likelihood(context.likelihood)
         assert inputs is not None
         return regress(
             inputs,
