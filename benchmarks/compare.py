@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 import torch
 
+import inducing
 from benchmarks.measure import alternate, large_product
 from benchmarks.workloads import WORKLOADS
 
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, required=True, help="runs of each side, however long they take")
     parser.add_argument("--threads", type=int, required=True, help="what the environment has set")
     arguments = parser.parse_args()
-    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    warnings.simplefilter("ignore", inducing.DataWarning)
     workload = WORKLOADS[arguments.workload]
     sides = [*workload.build(), large_product(workload.dtype)]
     timings = alternate(sides, arguments.seconds, arguments.least)

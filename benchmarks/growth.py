@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+import inducing
 from benchmarks import operations
 from benchmarks.machine import describe, heading
 from benchmarks.measure import alternate
@@ -98,5 +99,5 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, required=True, help="for each sweep; 0 for a single run of each size")
     seconds = parser.parse_args().seconds
-    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    warnings.simplefilter("ignore", inducing.DataWarning)
     print(json.dumps({"page": page(seconds, 3 if seconds else 1)}))

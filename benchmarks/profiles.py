@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+import inducing
 from benchmarks.machine import describe, heading
 from benchmarks.workloads import WORKLOADS
 
@@ -50,5 +51,5 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workloads", nargs="+", choices=WORKLOADS)
     names = parser.parse_args().workloads
-    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    warnings.simplefilter("ignore", inducing.DataWarning)
     print(json.dumps({"page": page(names)}))

@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    warnings.filterwarnings("ignore", message=".*inducing points for.*data points")
+    warnings.simplefilter("ignore", inducing.DataWarning)
     if arguments.what == "run":
         for name in arguments.problems:
             stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -84,6 +84,21 @@ def test_a_layer_that_cannot_be_drawn_is_refused(layer, message, ax):
         plots.plot_layer(network, layer, X, ax=ax)
 
 
+def test_an_optimal_last_layer_is_drawn_with_its_likelihood(ax):
+    layers = [inducing.Linear(1, 1), inducing.Linear(1, 1, posterior=inducing.OptimalInducing())]
+    network = inducing.Network(layers, inducing_points=X, inducing_targets=X, learn_inducing_locations=False)
+    plots.plot_layer(network, -1, X, num_samples=5, num_draws=2, likelihood=inducing.Gaussian(), ax=ax)
+    assert len(ax.lines) == 3
+
+
+def test_layers_inside_residual_blocks_are_not_counted(ax):
+    layers = [inducing.Linear(1, 1), inducing.Residual(inducing.Linear(1, 1)), inducing.Linear(1, 2)]
+    network = inducing.Network(layers, inducing_points=X)
+    plots.plot_layer(network, 1, X, output=1, num_samples=5, num_draws=2, ax=ax)
+    with pytest.raises(ValueError, match="2 Bayesian layers"):
+        plots.plot_layer(network, 2, X, ax=ax)
+
+
 def test_history_shows_the_terms_of_the_elbo(ax):
     network, likelihood = inducing.models.mlp(1, 1, [5], num_inducing=5, prior="scale"), inducing.Gaussian()
     history = inducing.fit(network, likelihood, (X, X), num_steps=4, progress=False)
@@ -118,6 +133,8 @@ def test_reliability_is_accuracy_by_confidence(ax):
     filled = curve.num_rows > 0
     np.testing.assert_allclose(ax.lines[1].get_data(), [curve.confidence[filled], curve.accuracy[filled]])
     assert ax.get_title().startswith("ECE 0.")
+    error = inducing.metrics.expected_calibration_error(predictive, y)
+    assert plots.plot_reliability(predictive, y, ax=Figure().subplots()).get_title() == f"ECE {error:.3f}"
     with pytest.raises(TypeError, match="plot_reliability"):
         plots.plot_calibration(predictive, y, ax=ax)
 

@@ -80,15 +80,45 @@ def test_threads_sleep_while_others_are_busy(two_threads, monkeypatch):
 
 
 @linux
-def test_one_watch_serves_all_blocks(two_threads, monkeypatch):
+def test_one_watch_serves_all_blocks_until_the_last_ends(two_threads, monkeypatch):
     made = []
-    monkeypatch.setattr(waiting, "Watch", lambda count: made.append(count) or Watch(count))
+    monkeypatch.setattr(waiting, "Watch", lambda count: made.append(Watch(count)) or made[-1])
     with waiting_by_load(1):
         assert made == []
-    with waiting_by_load(2), waiting_by_load(2):
-        assert made == [2]
+    first, second = waiting_by_load(2), waiting_by_load(2)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert len(made) == 1
+    assert made[0].is_alive()
+    second.__exit__(None, None, None)
+    assert not made[0].is_alive()
     with waiting_by_load(2):
-        assert made == [2, 2]
+        assert len(made) == 2
+
+
+@linux
+def test_a_watch_that_is_stopped_but_not_waited_for_ends_its_team(two_threads, monkeypatch):
+    """As after Ctrl-C in `stop`."""
+    monkeypatch.setattr(waiting, "count_runnable", lambda: 5)
+    watch = Watch(2)
+    watch.start()
+    assert not watch.spins
+    watch._stop_watching.set()
+    deadline = time.monotonic() + 30
+    while watch.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert watch.spins
+
+
+@linux
+def test_a_child_process_has_its_own_blocks(two_threads):
+    with threads.using_threads(2):
+        child = os.fork()
+        if not child:
+            waiting._users.lock.acquire(timeout=10)
+            os._exit(0 if waiting._users.count == 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @linux

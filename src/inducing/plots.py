@@ -19,6 +19,7 @@ from inducing.extras import require
 from inducing.inference.history import History
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, Function
+from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
@@ -122,22 +123,25 @@ def plot_layer(
     num_draws: int = 6,
     num_std: float = 2.0,
     seed: int = 0,
+    likelihood: Likelihood | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the function of one layer: its mean, a band, and a few sampled functions.
 
-    The function of a layer includes the plain modules between it and the layer below, e.g. an activation. The first layer is
-    plotted over the range of ``x``. Other layers are plotted over the central 98 % of their input values for inputs ``x``.
+    Only the Bayesian layers in the network's own list are counted, not those inside residual blocks. The function of a layer
+    includes the modules between it and the layer below, e.g. an activation or a residual block. The first layer is plotted
+    over the range of ``x``. Other layers are plotted over the central 98 % of their input values for inputs ``x``.
 
     Arguments:
         network: A network.
-        layer: Index of the Bayesian layer, starting at 0. -1 is the last layer.
+        layer: Index among the Bayesian layers outside of residual blocks, starting at 0. -1 is the last of them.
         x: Inputs of the network.
         output: Index of the layer's output to show.
         num_samples: Number of posterior draws for the mean and the band.
         num_draws: Number of sampled functions to plot.
         num_std: Half the width of the band, in standard deviations.
         seed: Seed of the draws. The same seed draws the same functions for all layers.
+        likelihood: The likelihood. Only a last layer with an `OptimalInducing` posterior needs it.
         ax: Axes to draw on. Default: a new figure.
 
     Example:
@@ -146,9 +150,11 @@ def plot_layer(
         >>> ax = inducing.plots.plot_layer(network, 0, torch.linspace(-2, 2, 50)[:, None])
     """
     with torch.no_grad():
-        functions = _layer_functions(network, num_samples, seed)
+        functions = _layer_functions(network, num_samples, seed, likelihood)
         if not -len(functions) <= layer < len(functions):
-            raise ValueError(f"the network has {len(functions)} layers that can be plotted, got layer={layer}")
+            raise ValueError(
+                f"the network has {len(functions)} Bayesian layers outside of residual blocks, got layer={layer}"
+            )
         index = layer % len(functions)
         inputs = Chain(tuple(functions[:index]))(x[None])
         if inputs.ndim != 3 or inputs.shape[-1] != 1:
@@ -229,7 +235,9 @@ def plot_calibration(
     return ax
 
 
-def plot_reliability(predictive: Predictive, y: Tensor, *, num_bins: int = 10, ax: Axes | None = None) -> Axes:
+def plot_reliability(
+    predictive: Predictive, y: Tensor, *, num_bins: int = metrics.NUM_BINS, ax: Axes | None = None
+) -> Axes:
     """Plot a reliability diagram: the accuracy of predicted classes against their predicted probability.
 
     Below the dashed line the model is overconfident. The bars are 95 % sampling errors. Bins without rows are left out. The
@@ -305,9 +313,9 @@ def plot_residuals(predictive: Predictive, y: Tensor | ArrayLike, *, output: int
     return ax
 
 
-def _layer_functions(network: Network, num_samples: int, seed: int) -> list[Function]:
+def _layer_functions(network: Network, num_samples: int, seed: int, likelihood: Likelihood | None) -> list[Function]:
     """Sample the network once and group its steps: each function ends with a Bayesian layer."""
-    draw = network.draw(num_samples, seeded(seed, "functions"), consistent=True)
+    draw = network.draw(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
     functions: list[Function] = []
     steps: list[Function] = []
     for step in draw.function.steps:

@@ -105,6 +105,9 @@ class _Blocks(threading.local):
 
 
 _blocks = _Blocks()
+if hasattr(os, "register_at_fork"):
+    # another thread may hold the lock when a process forks
+    os.register_at_fork(after_in_child=_Blocks.lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -122,11 +125,13 @@ def using_threads(count: int) -> Iterator[None]:
         change_threads(count)
         yield
     finally:
+        # what may wait comes last, since Ctrl-C may interrupt it
         _blocks.counts.pop()
-        _blocks.waiting.pop().close()
+        waiting = _blocks.waiting.pop()
         torch.set_num_threads(_blocks.counts[-1] if _blocks.counts else _blocks.before)
         with _Blocks.lock:
             _Blocks.active -= 1
+        waiting.close()
 
 
 def change_threads(count: int) -> None:

@@ -58,9 +58,15 @@ def can_switch() -> bool:
         return False
     try:
         CPUTime.now()
-        return "libgomp" in Path("/proc/self/maps").read_text() and Path("/proc/loadavg").exists()
-    except OSError:
+        count_runnable()
+        return "libgomp" in Path("/proc/self/maps").read_text()
+    except (OSError, ValueError, IndexError):
         return False
+
+
+def count_runnable() -> int:
+    """Return the number of runnable tasks of the whole machine, including this one."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
 
 
 class IdleTeam:
@@ -92,10 +98,8 @@ class Watch(threading.Thread):
     def __init__(self, num_threads: int) -> None:
         super().__init__(daemon=True)
         self._num_threads, self._stop_watching = num_threads, threading.Event()
-        # number of runnable tasks of the whole machine, including this one
-        runnable = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         self._team: IdleTeam | None = None
-        self._switch(spin=runnable <= 1)
+        self._switch(spin=count_runnable() <= 1)
 
     @property
     def spins(self) -> bool:
@@ -103,18 +107,21 @@ class Watch(threading.Thread):
         return self._team is None
 
     def run(self) -> None:
-        before = CPUTime.now()
-        while not self._stop_watching.wait(INTERVAL):
-            now = CPUTime.now()
-            others = now.others_since(before)
-            before = now
-            self._switch(spin=others < (BUSY if self.spins else IDLE))
+        try:
+            before = CPUTime.now()
+            while not self._stop_watching.wait(INTERVAL):
+                now = CPUTime.now()
+                others = now.others_since(before)
+                before = now
+                self._switch(spin=others < (BUSY if self.spins else IDLE))
+        finally:
+            # here and not in `stop`, which Ctrl-C may interrupt
+            self._switch(spin=True)
 
     def stop(self) -> None:
         """Stop the thread and restore torch's default, spinning."""
         self._stop_watching.set()
         self.join()
-        self._switch(spin=True)
 
     def _switch(self, spin: bool) -> None:
         if spin and self._team is not None:
@@ -124,25 +131,46 @@ class Watch(threading.Thread):
             self._team = IdleTeam(self._num_threads)
 
 
-# one watch serves all blocks of a process
-_watched = threading.Lock()
+class _Users:
+    """The blocks of all Python threads that share one watch."""
+
+    def __init__(self) -> None:
+        self.lock, self.count = threading.Lock(), 0
+        self.watch: Watch | None = None
+
+    def enter(self, num_threads: int) -> None:
+        """Start the watch for the first block."""
+        with self.lock:
+            self.count += 1
+            if self.watch is None:
+                self.watch = Watch(num_threads)
+                self.watch.start()
+
+    def leave(self) -> None:
+        """Stop the watch after the last block."""
+        with self.lock:
+            self.count -= 1
+            ended, self.watch = (self.watch, None) if self.count == 0 else (None, self.watch)
+        if ended is not None:
+            ended.stop()
+
+
+_users = _Users()
 if hasattr(os, "register_at_fork"):
     # a child process starts without a watch
-    os.register_at_fork(after_in_child=_watched._at_fork_reinit)  # type: ignore[attr-defined]
+    os.register_at_fork(after_in_child=_users.__init__)  # type: ignore[misc]
 
 
 @contextmanager
 def waiting_by_load(num_threads: int) -> Iterator[None]:
     """Let threads spin inside the block only while no other program is busy."""
-    if num_threads == 1 or not can_switch() or not _watched.acquire(blocking=False):
+    if num_threads == 1 or not can_switch():
         yield
         return
+    owner = os.getpid()
+    _users.enter(num_threads)
     try:
-        watch = Watch(num_threads)
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.stop()
+        yield
     finally:
-        _watched.release()
+        if os.getpid() == owner:
+            _users.leave()

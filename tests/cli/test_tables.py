@@ -291,7 +291,7 @@ def test_predict_refuses_models(model):
     model.write_bytes(content[: len(content) // 2])
     assert refused(run("predict", model, "t.csv"), "cannot be loaded")
     inducing.save(inducing.Gaussian(), model)
-    assert refused(run("predict", model, "t.csv"), "no estimator, but a Gaussian")
+    assert refused(run("predict", model, "t.csv"), "a Gaussian, not an estimator")
     assert refused(run("predict", "none.safetensors", "t.csv"), "none.")
     assert refused(run("predict", "t.csv", model), "the model comes first")
     assert refused(run("predict", model, "t.csv", "--out", "no/p.csv"), "no folder no")

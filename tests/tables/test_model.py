@@ -31,8 +31,8 @@ def test_an_estimator_by_itself_will_do(targets, names, tmp_path):
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        (inducing.Gaussian(), "no estimator, but a Gaussian"),
-        ({"estimator": torch.zeros(3)}, "holds no estimator, but a dict"),
+        (inducing.Gaussian(), "a Gaussian, not an estimator"),
+        ({"estimator": torch.zeros(3)}, "a dict, not an estimator"),
     ],
 )
 def test_other_models(contents, message, tmp_path):

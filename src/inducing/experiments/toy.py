@@ -89,7 +89,7 @@ def run(
         warnings.simplefilter("ignore", DataWarning)
         network = inducing.models.mlp(1, 1, width, num_inducing=config.num_inducing, **settings)
         trained = training.train_and_score(
-            network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe or config.recipe
+            network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe
         )
     variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
     predictive = inducing.predict(

@@ -30,7 +30,7 @@ class Config:
     """The paper's settings: "UCI results with Bayesian neural networks", experimental details.
 
     Where the number of steps, batch size or learning rate is None, it is the paper's for the posterior; the latter two are
-    chosen by `trials`. There are as many inducing points as rows in a batch, at most ``num_inducing``.
+    chosen by `trials`. There is one inducing point for each training row, at most ``num_inducing``.
     """
 
     dataset: str = "boston"

@@ -65,7 +65,7 @@ COMPARISON = compare(
     "depth",
     {depth: str(depth) for depth in DEPTHS},
     POSTERIORS,
-    "`coupled` is not in the paper. The paper's RMSE on wine, printed as 0.06, is left out.",
+    "`coupled` has no results in the paper. The paper's RMSE on wine, printed as 0.06, is left out.",
 )
 _FAST = {"own_inducing": "data", "recipe": "fast", "hidden_log_precision": 2.0, "train_samples": 2}
 _CPU: dict[str, Any] = {"split": (0, 1, 2), "depth": (2,), "posterior": ("dsvi", "local", "global"), **_FAST}

@@ -1,4 +1,4 @@
-"""UCI regression: what Bayesian neural networks and deep Gaussian processes have in common."""
+"""UCI regression: shared parts of the experiments with Bayesian neural networks and deep Gaussian processes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ Build = Callable[[Any, Tensor, Tensor], inducing.Network]
 
 
 def has_split(config: Any) -> bool:
-    """Whether a dataset has so many splits: 20, or 5 for protein."""
+    """Whether the dataset has this split. Protein has 5 splits, the others have 20."""
     return config.dataset != "protein" or config.split < 5
 
 
-def run_split(build: Build, config: Any, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+def run_split(
+    build: Build, config: training.TrainingConfig, checkpoint: Path | None = None, progress: bool = True
+) -> Metrics:
     """Fit a network to one split. ELBOs are for standardised targets, test scores for the original scale."""
     data = uci.load(config.dataset, config.split)
     likelihood, rows = inducing.Gaussian(), (data.x_train, data.y_train)
     network = build(config, *rows)
-    trained = training.train_and_score(network, likelihood, rows, config, checkpoint, progress, early_samples=None)
+    recipe = training.recipe_of(config).replace(early_samples=None)
+    trained = training.train_and_score(network, likelihood, rows, config, checkpoint, progress, recipe=recipe)
     predictive = inducing.predict(network, likelihood, data.x_test, config.test_samples, seed=config.split)
     return {
         "elbo_per_datapoint": float(trained.terms.elbo_per_datapoint),
@@ -49,7 +52,7 @@ def compare(table: str, axis: str, names: dict[Any, str], posteriors: Sequence[s
         axis: The field of the configuration between the dataset and the posterior.
         names: The values of that field, with their names in the published numbers.
         posteriors: The posteriors.
-        note: What to say below the table.
+        note: Text below the table.
     """
     axes = {"dataset": DATASETS, axis: tuple(names), "posterior": posteriors}
     return Comparison(axes, (ELBO, TEST, RMSE), partial(_paper_estimate, table, names), note, num_brief=2)

@@ -1,7 +1,7 @@
 """Initialisation of the last layer at its optimal posterior, and a check of `OptimalInducing` against the training data.
 
 For a Gaussian likelihood the best posterior of the last layer given the layers below is Bayesian linear regression on the
-data: the pseudo-outputs are the targets, and the precision is 1 / noise variance (Eq. 7 of the paper). With M of N data
+data: the pseudo-outputs are the targets, and the precision is 1 / noise variance (Eq. 8 of the paper). With M of N data
 points as inducing points, each represents N / M data points. An `OptimalInducing` posterior always has these values. For a
 `GlobalInducing` posterior they are initial values.
 """

@@ -13,6 +13,9 @@ from inducing.checks import check_finite
 from inducing.nn.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
 from inducing.prediction.predictive import Predictive
 
+# bins of predicted probability in calibration curves and calibration errors, as in the paper
+NUM_BINS = 20
+
 
 def rmse(predictive: Predictive, y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]) -> float:
     """Root mean squared error of the predictive mean, over rows and outputs.
@@ -55,7 +58,7 @@ class CalibrationCurve(NamedTuple):
     num_rows: Int[Tensor, " bins"]
 
 
-def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = 20) -> CalibrationCurve:
+def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = NUM_BINS) -> CalibrationCurve:
     """Return confidence and accuracy in bins of equal width from 0 to 1."""
     if num_bins < 1:
         raise ValueError(f"num_bins must be at least 1, got {num_bins}")
@@ -68,7 +71,7 @@ def calibration_curve(predictive: Predictive, y: Int[Tensor, " B"], num_bins: in
     )
 
 
-def expected_calibration_error(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = 20) -> float:
+def expected_calibration_error(predictive: Predictive, y: Int[Tensor, " B"], num_bins: int = NUM_BINS) -> float:
     """Expected calibration error (Guo et al., 2017): the mean over rows of |confidence - accuracy| of their bin."""
     curve = calibration_curve(predictive, y, num_bins)
     # empty bins are NaN and are left out; NaN predictions are not left out

@@ -114,6 +114,9 @@ class Predictive:
         if self.likelihood.support == "integers":
             return integer_quantile(self.likelihood, self.outputs, level)
         outputs = self.outputs.double()
+        if type(self.likelihood).icdf is Likelihood.icdf:
+            # no formula
+            return self.likelihood.quantile_of_draws(outputs, level)
         of_components = self.likelihood.icdf(outputs, level)
         low, high = of_components.amin(0), of_components.amax(0)
         # log P(Y <= y) against log q, or in the upper half log P(Y > y) against log(1 - q)

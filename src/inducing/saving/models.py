@@ -109,7 +109,7 @@ def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
     on_meta = FunctionSamples(function.map(lambda tensor: tensor.to("meta")), shape, dtype).to("meta")
     outputs = on_meta(torch.empty(2, *shape, dtype=dtype, device="meta"))
     if outputs.ndim < 2 or outputs.shape[1] != 2 or outputs.dtype != dtype:
-        raise ValueError("functions: the outputs must have as many rows as the inputs")
+        raise ValueError("functions: inputs and outputs must have the same number of rows and the same dtype")
     return samples
 
 

@@ -12,7 +12,7 @@ from inducing.data.standardise import Standardiser
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving import models
-from inducing.saving.registry import CLASSES, Savable, State, Tensors, find_class, is_registered
+from inducing.saving.registry import Savable, State, Tensors, find_class, is_registered, known_names
 from inducing.saving.values import hints_of, shorten, take
 
 
@@ -38,8 +38,8 @@ def encode_object(value: Any) -> State:
         return _encode_estimator(value)
     name = type(value).__name__
     raise ValueError(
-        f"a {name} cannot be saved. What can: {', '.join([*CLASSES['object'], *CLASSES['likelihood']])}; numbers must be "
-        f"finite and keys strings. Register your own likelihood or estimator with inducing.register({name})"
+        f"a {name} cannot be saved. Known: {', '.join([*known_names('object'), *known_names('likelihood')])}. Numbers must "
+        f"be finite and keys strings. Register your own likelihood or estimator with inducing.register({name})"
     )
 
 

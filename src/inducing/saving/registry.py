@@ -7,17 +7,46 @@ anything else. A class is matched exactly: a subclass is another class.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
-from inducing.data.standardise import Standardiser
-from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior
-from inducing.nn.draw import FunctionSamples
+from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior, draw, kernels
+from inducing.nn.gp import functions, random_features
 from inducing.nn.layers import Conv2d, GPLayer, InducingNorm, Linear, Residual
+from inducing.nn.layers.conv2d import Convolution
+from inducing.nn.layers.linear import Affine
+from inducing.nn.layers.normalisation import Rescaled
+from inducing.nn.layers.plain import Folded
+from inducing.nn.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from inducing.nn.network import Network
+from inducing.nn.posteriors import (
+    DSVI,
+    CoupledInducing,
+    Factorised,
+    GlobalInducing,
+    LocalInducing,
+    OptimalInducing,
+    PriorOnly,
+)
+from inducing.nn.priors import (
+    ChannelIWPrior,
+    KroneckerIWPrior,
+    NealPrior,
+    ScalePrior,
+    SpatialIWPrior,
+    StandardPrior,
+)
 
 Tensors = dict[str, Tensor]
 State = tuple[dict[str, Any], Tensors]
@@ -39,7 +68,7 @@ class Savable(Protocol):
         """
 
 
-# what a class is follows from the first of these base classes that it has
+# kinds and their base classes; a class has the first kind whose base class it derives from
 KINDS: dict[str, type] = {
     "prior": Prior,
     "posterior": Posterior,
@@ -49,10 +78,13 @@ KINDS: dict[str, type] = {
     "module": nn.Module,
     "object": Savable,
 }
+# registered classes by kind and name
 CLASSES: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+# names that `objects` reads and writes itself; "value" is a plain JSON value
+OBJECTS = ("Network", "Likelihood", "FunctionSamples", "Standardiser", "Tensor", "tuple", "dict", "value")
 # the arguments of each constructor, and the attributes that hold them
 ATTRIBUTES: dict[type, dict[str, str]] = {}
-# layers use the other names for what they build from these
+# attributes of a layer that hold its arguments: `layer.prior` is the module built from `layer.prior_spec`
 SPECIFICATIONS = {"prior": "prior_spec", "posterior": "posterior_spec", "kernel": "kernel_spec"}
 # estimators whose module is imported when a file names them
 MODULES: dict[str, str] = {}
@@ -63,7 +95,7 @@ NOT_SAVED = ("inplace", "return_indices", "min_value", "max_value", "args", "kwa
 def register(cls: C) -> C:
     """Allow instances of your own class to be saved and loaded. Use it as a decorator or as a function.
 
-    What the class is follows from its base class: `Prior`, `Posterior`, `Kernel`, `Likelihood`, a layer or another
+    Its base class determines how it is saved: `Prior`, `Posterior`, `Kernel`, `Likelihood`, a layer or another
     `torch.nn.Module`, the function that a layer draws (`Function`), or an estimator (`inducing.saving.Savable`).
 
     A file holds the name of the class and the arguments of its constructor. So each argument must be kept as an attribute of
@@ -95,9 +127,11 @@ def register(cls: C) -> C:
     kind = kind_of(cls)
     if kind is None:
         raise TypeError(
-            f"{cls.__name__} cannot be registered. Derive it from Prior, Posterior, Kernel, Likelihood or torch.nn.Module, "
-            "or define to_state and from_state"
+            f"{cls.__name__} cannot be registered. Derive it from Prior, Posterior, Kernel, Likelihood, Function, Layer or "
+            "torch.nn.Module, or define to_state and from_state"
         )
+    if kind == "object" and cls.__name__ in OBJECTS:
+        raise ValueError(f"the name {cls.__name__} is taken; rename the class")
     known = CLASSES[kind].get(cls.__name__, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"the name {cls.__name__} is taken by {known.__module__}.{known.__name__}; rename the class")
@@ -131,9 +165,14 @@ def find_class(kind: str, name: object, where: str) -> Any:
     if not isinstance(name, str) or name not in CLASSES[kind]:
         raise ValueError(
             f"{where}: there is no {kind} {repr(name)[:80]} that can be loaded. If it is your own class, import its code "
-            f"and call inducing.register on the class first. Known: {', '.join(CLASSES[kind])}"
+            f"and call inducing.register on the class first. Known: {', '.join(known_names(kind))}"
         )
     return CLASSES[kind][name]
+
+
+def known_names(kind: str) -> list[str]:
+    """The names of a kind that can be loaded."""
+    return list(dict.fromkeys([*OBJECTS, *MODULES, *CLASSES[kind]] if kind == "object" else CLASSES[kind]))
 
 
 def _constructor_arguments(cls: type) -> list[str]:
@@ -147,35 +186,29 @@ def _constructor_arguments(cls: type) -> list[str]:
     return names
 
 
-def _subclasses(base: Any) -> Iterator[type]:
-    """The concrete classes of the library that have this base class."""
-    for cls in base.__subclasses__():
-        yield from _subclasses(cls)
-        if cls.__module__.startswith("inducing.") and not inspect.isabstract(cls):
-            yield cls
-
-
-for _base in (Prior, Posterior, Kernel, Function, Likelihood):
-    for _cls in _subclasses(_base):
-        # functions that resample have a generator, which is not saved
-        if "generator" not in _constructor_arguments(_cls):
-            register(_cls)
-# their arguments are initial values of tensors, which are saved
-ATTRIBUTES |= {cls: {} for cls in CLASSES["likelihood"].values()}
-# modules of torch without parameters that treat each row by itself, and the layers of the library
+# functions that resample have a generator and cannot be saved, so they are not listed
 for _cls in (
+    *(NealPrior, StandardPrior, ScalePrior, SpatialIWPrior, ChannelIWPrior, KroneckerIWPrior),
+    *(Factorised, LocalInducing, GlobalInducing, CoupledInducing, OptimalInducing, DSVI, PriorOnly),
+    *(kernels.SquaredExponential, kernels.Matern12, kernels.Matern32, kernels.Matern52),
+    *(kernels.Linear, kernels.ArcCosine, kernels.Sum, kernels.Product),
+    *(draw.Chain, draw.Sum, Affine, Convolution, Rescaled, Folded),
+    *(functions.Zero, functions.Identity, functions.Projection, functions.Path),
+    *(random_features.Cosines, random_features.NetworkFeatures, random_features.Rectified),
+    *(random_features.SignedSum, random_features.Hadamard),
+    *(Gaussian, HeteroscedasticGaussian, StudentT, HeteroscedasticStudentT),
+    *(Bernoulli, Categorical, Poisson, NegativeBinomial),
+    *(Linear, Conv2d, GPLayer, InducingNorm),
+    # modules of torch without parameters that treat each row by itself
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardtanh),
     *(nn.Tanh, nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample),
     *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d),
-    *(Linear, Conv2d, GPLayer, InducingNorm),
 ):
     register(_cls)
+# the arguments of these likelihoods are initial values of tensors, and the tensors are saved
+ATTRIBUTES |= {cls: {} for cls in CLASSES["likelihood"].values()}
 _GEOMETRY = {name: f"geometry.{name}" for name in ("kernel_size", "stride", "padding", "boundary")}
 ATTRIBUTES[Conv2d] |= _GEOMETRY | {"out_channels": "out_features"}
-# saved each in its own way
+# their constructors take *layers, so `values` saves them without `register`
 CLASSES["module"] |= {"Residual": Residual, "Sequential": nn.Sequential}
 ATTRIBUTES[Residual] = {"layers": "layers", "shortcut": "shortcut"}
-CLASSES["object"] |= {
-    cls.__name__: cls for cls in (Network, Likelihood, FunctionSamples, Standardiser, Tensor, tuple, dict)
-}
-CLASSES["object"]["value"] = object

@@ -1,4 +1,4 @@
-"""What a model must beat: a constant, and a linear model; as predictive distributions, for the same scores."""
+"""Baselines: a constant and a linear model. Both return predictive distributions, so that they get the same scores."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PENALTIES = np.logspace(-3, 4, 15)
 def regression_baselines(
     x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]
 ) -> dict[str, Predictive]:
-    """The mean and variance of the training targets; and ridge regression with Gaussian residuals.
+    """Two baselines with Gaussian predictions: the mean and variance of the training targets, and ridge regression.
 
-    The penalty of the ridge, of each target its own, has the smallest leave-one-out error, which is also the variance of its
-    residuals, the same everywhere.
+    The ridge penalty of each target is the one with the smallest leave-one-out squared error. This error is the variance of
+    the predictions. It is the same for all rows.
     """
     constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
     x, x_test = _standardised(x, x_test)
@@ -42,20 +42,24 @@ def regression_baselines(
 def classification_baselines(
     x: Float[np.ndarray, "T D"], y: Shaped[np.ndarray, " T"], x_test: Float[np.ndarray, "H D"]
 ) -> dict[str, Predictive]:
-    """The frequencies of the training labels; and logistic regression on standardised inputs, with its usual penalty."""
+    """Two baselines: the class frequencies of the training rows, and logistic regression.
+
+    The logistic regression has standardised inputs and scikit-learn's default penalty.
+    """
     _, counts = np.unique(y, return_counts=True)
     constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
     x, x_test = _standardised(x, x_test)
     logistic = LogisticRegression(max_iter=1000)
     with warnings.catch_warnings():
-        # a baseline that stops early is still one
+        # a baseline does not need to converge
         warnings.simplefilter("ignore", ConvergenceWarning)
         logistic.fit(x, y)
     return {"constant": _classes(constant), "logistic": _classes(logistic.predict_log_proba(x_test))}
 
 
 def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both by the training rows; unlike that of scikit-learn, ours takes values above 1e154."""
+    """Standardise training and test rows by the statistics of the training rows."""
+    # scikit-learn's StandardScaler overflows for values above 1e154
     scale = Standardiser.of(x)
     return scale.apply(x, torch.float64).numpy(), scale.apply(x_test, torch.float64).numpy()
 
@@ -63,7 +67,7 @@ def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.nda
 def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
-    # targets without noise have a density without bound; keep it finite
+    # a minimum keeps the density finite if the residuals are zero
     variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape)
     outputs = outputs_of(as_tensor(mean / scale), as_tensor(variance))[None]
     noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()

@@ -28,7 +28,6 @@ ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
     "dgp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
 }
 COVERAGES = (50, 90, 95)
-CALIBRATION_BINS = 10
 # digits worth printing; coverages are in per cent
 FORMATS = {"RMSE": ".4g", "log-likelihood": ".3f", "CRPS": ".4g", "accuracy": ".3f", "ECE": ".3f"}
 FORMATS |= {f"in {level} %": ".0%" for level in COVERAGES}
@@ -120,7 +119,7 @@ def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"]
         return {
             "accuracy": metrics.accuracy(predictive, y),
             "log-likelihood": metrics.log_likelihood(predictive, y),
-            "ECE": metrics.expected_calibration_error(predictive, y, CALIBRATION_BINS),
+            "ECE": metrics.expected_calibration_error(predictive, y),
         }
     measured, truth = predictive, y
     if units is not None and predictive.likelihood.support == "real":

@@ -52,7 +52,7 @@ class TableModel:
         estimator = contents.get("estimator") if isinstance(contents, dict) else None
         if not isinstance(estimator, NetworkEstimator):
             raise ValueError(
-                f"{path} holds no estimator, but a {type(contents).__name__}. Fit a model to a table first."
+                f"{path} contains a {type(contents).__name__}, not an estimator. Fit a model to a table first."
             )
         targets, excluded = (contents.get(key, ()) for key in ("targets", "excluded"))
         if not all(isinstance(names, list | tuple) for names in (targets, excluded)) or not all(

@@ -13,7 +13,7 @@ from pandas.api import types
 from inducing.tables.columns import TableError, check_present, describe, encode, first_row, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
-# integers with at most so many distinct values, and on average so many rows per value, are classes
+# integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
 MAX_CLASSES, ROWS_PER_CLASS = 10, 5
 MIN_ROWS = 10
 

@@ -14,7 +14,7 @@ from inducing.arrays import as_tensor
 from inducing.extras import require
 from inducing.pages import Block, Cell, Heading, Image, Page, Table
 from inducing.prediction import metrics
-from inducing.tables.fitting import CALIBRATION_BINS, TableFit
+from inducing.tables.fitting import TableFit
 
 # rows in figures; rows and columns in the list of uncertain rows; classes in the confusion matrix
 FIGURE_ROWS, UNCERTAIN_ROWS, UNCERTAIN_COLUMNS, SHOWN_CLASSES = 1000, 10, 8, 30
@@ -22,8 +22,9 @@ SCORE_NOTES = {
     "regression": "Log-likelihood: nats per row, higher is better. RMSE and CRPS: units of the target, lower is better. The "
     "last three columns are the fractions of rows inside the 50, 90 and 95 % intervals. Constant: mean and variance of the "
     "training rows. Ridge: linear, with Gaussian noise of constant variance.",
-    "classification": "Log-likelihood: nats per row, higher is better. ECE: expected calibration error in ten bins, 0 is "
-    "best. Constant: class frequencies of the training rows. Logistic: linear logistic regression.",
+    "classification": "Log-likelihood: nats per row, higher is better. ECE: expected calibration error in "
+    f"{metrics.NUM_BINS} bins, 0 is best. Constant: class frequencies of the training rows. Logistic: linear logistic "
+    "regression.",
 }
 ELBO_CAPTION = "ELBO of the standardised data at each step. If it still rises at the end, use more steps."
 FIGURES: dict[str, tuple[Callable[..., object], str]] = {
@@ -69,7 +70,7 @@ def report_page(fit: TableFit, source: str) -> Page:
 
 
 def _regression(fit: TableFit) -> Iterator[Block]:
-    # the test rows are in random order already
+    # test rows are in the order of the table; show evenly spaced ones if there are many
     count = len(fit.y_test)
     rows = as_tensor(np.unique(np.linspace(0, count - 1, min(count, FIGURE_ROWS)).round().astype(int)))
     predictive, y = replace(fit.predictive, outputs=fit.predictive.outputs[:, rows]), fit.y_test[rows]
@@ -97,7 +98,7 @@ def _classification(fit: TableFit) -> Iterator[Block]:
     caption = (
         "On the dashed line, predictions are as accurate as their probabilities say; below it, they are too confident."
     )
-    yield _image("calibration", caption, plots.plot_reliability, fit.predictive, fit.y_test, num_bins=CALIBRATION_BINS)
+    yield _image("calibration", caption, plots.plot_reliability, fit.predictive, fit.y_test)
 
 
 def _uncertain_rows(fit: TableFit) -> Table:

@@ -1,6 +1,17 @@
 import pytest
 
-from inducing.experiments.engine.comparison import ELBO, RMSE, Comparison, Estimate, Measure, Verdict, mark, over_splits
+from inducing.experiments.engine.comparison import (
+    ELBO,
+    KL,
+    RMSE,
+    Comparison,
+    Estimate,
+    Measure,
+    Verdict,
+    judge,
+    mark,
+    over_splits,
+)
 
 
 def result(posterior, elbo, split=0, **metrics):
@@ -43,6 +54,11 @@ def test_marks(ours, measure, expected):
 def test_the_least_margin_holds_for_nats_only():
     assert mark(Estimate(1.01, 0.0, 1), Estimate(1.0, 0.0, 1), RMSE).text == "short by 0.01"
     assert mark(Estimate(0.98, 0.0, 1), Estimate(1.0, 0.0, 1), ELBO).text == "within"
+
+
+def test_a_number_that_is_neither_good_nor_bad_is_not_judged():
+    with pytest.raises(ValueError, match="KL"):
+        judge(Estimate(1.0), Estimate(2.0), KL)
 
 
 def test_rows():

@@ -29,7 +29,7 @@ def test_differences_from_the_paper_in_words():
 
 
 def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(ValueError, match="toy has paper, smoke, cpu"):
+    with pytest.raises(ValueError, match="paper, smoke, cpu"):
         TOY.configs("gpu")
 
 

@@ -117,7 +117,7 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
     [
         ("results", "report.pdf", r"\.html or \.md"),
         ("nowhere", "report.html", "no folder .*nowhere"),
-        (".", "report.html", "holds no runs"),
+        (".", "report.html", "contains no runs"),
     ],
 )
 def test_bad_usage(results, tmp_path, folder, out, message):

@@ -19,7 +19,7 @@ class Plain(inducing.nn.Likelihood):
         return Laplace(outputs, SCALE).log_prob(y).sum(-1)
 
     def sample(self, outputs, generator=None):
-        uniform = torch.rand(outputs.shape, dtype=outputs.dtype, generator=generator) - 0.5
+        uniform = 0.999999 * (torch.rand(outputs.shape, dtype=outputs.dtype, generator=generator) - 0.5)
         return outputs - SCALE * uniform.sign() * torch.log1p(-2 * uniform.abs())
 
 
@@ -68,3 +68,26 @@ def test_classes_need_their_probabilities():
         Labels().mean(OUTPUTS)
     with pytest.raises(TypeError, match="no order"):
         Labels().log_cdf(OUTPUTS, OUTPUTS[0])
+
+
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.95, 0.999])
+def test_quantiles_of_a_mixture_are_right_in_the_tails(level):
+    outputs = torch.zeros(100, 2, 1, dtype=torch.float64)
+    found = inducing.Predictive(outputs, Plain()).quantile(level)
+    law = Laplace(torch.zeros(()).double(), SCALE)
+    error = 5 * (level * (1 - level) / (100 * NUM_DRAWS)) ** 0.5
+    assert (law.cdf(found) - level).abs().max() < error
+
+
+def test_targets_are_not_broadcast():
+    outputs, y = torch.zeros(2, 5, 1), torch.zeros(5)
+    with pytest.raises(ValueError, match="shape"):
+        inducing.Predictive(outputs, Plain()).log_prob(y)
+
+
+def test_integers_are_not_negative():
+    class Steps(Plain):
+        support = "integers"
+
+    with pytest.raises(ValueError, match="real"):
+        Steps().check_targets(torch.tensor([[1.0], [-2.0]]), (1,))

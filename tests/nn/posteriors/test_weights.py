@@ -143,3 +143,20 @@ def test_specifications_are_values(cls):
     assert cls() == cls()
     assert hash(cls()) == hash(cls())
     assert cls(**json.loads(json.dumps(asdict(cls())))) == cls()
+
+
+@pytest.mark.parametrize("kl", ["sample", "closed_form"])
+def test_the_factorised_kl_of_a_wide_layer_keeps_its_digits_in_float32(kl):
+    posterior = inducing.Factorised(kl=kl).build_weights(context(2000, 2000))
+    prior = ScaledIdentity(torch.tensor([2000.0]), 2000)
+    generator = torch.Generator().manual_seed(0)
+    single = posterior(None, prior, DrawContext(1, generator)).kl.item()
+    torch.manual_seed(0)
+    noise = torch.randn(1, 2000, 2000, generator=generator.manual_seed(0)).double()
+    mean, variance = (moment.double() for moment in posterior.moments())
+    # log N(w; mean, variance) - log N(w; 0, 1 / 2000), or its mean
+    if kl == "sample":
+        exact = (2000 * (mean + variance.sqrt() * noise).square() - noise.square() - (2000 * variance).log()).sum() / 2
+    else:
+        exact = (2000 * (mean.square() + variance) - (2000 * variance).log() - 1).sum() / 2
+    assert single == pytest.approx(exact.item(), rel=2e-7)

@@ -1,4 +1,4 @@
-"""What all experiments share: training, the store of results, sweeps, comparisons with the paper, figures and reports."""
+"""Shared parts of the experiments: training, stored results, sweeps, comparisons with the paper, figures and reports."""
 
 from inducing.extras import require
 

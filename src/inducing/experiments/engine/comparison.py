@@ -1,4 +1,4 @@
-"""Our results beside the published ones: means and standard errors over splits, and a mark."""
+"""Tables of our results and the published ones: means and standard errors over splits, and a mark."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from inducing.experiments.engine.store import Result
-from inducing.pages import Cell, Table
+from inducing.pages import Cell, Style, Table
 
 # nats: a smaller difference from the paper does not count, whatever the standard errors
 TOLERANCE = 0.02
@@ -24,7 +24,7 @@ class Measure(NamedTuple):
     """A number among the metrics of a run.
 
     Arguments:
-        path: Its place in the metrics, e.g. ``("layer_variance", 0)``.
+        path: The keys that lead to it in the metrics, e.g. ``("layer_variance", 0)``.
         heading: Its heading in tables.
         digits: Decimals.
         higher_is_better: None for a number that is neither good nor bad.
@@ -38,7 +38,7 @@ class Measure(NamedTuple):
     nats: bool = True
 
     def of(self, metrics: Any) -> float | None:
-        """Its value in one run; None if the run does not have it."""
+        """Its value in the metrics of a run, or None if they do not have it."""
         for part in self.path:
             if isinstance(metrics, dict) and part not in metrics:
                 return None
@@ -87,15 +87,21 @@ def over_splits(values: Sequence[float]) -> Estimate:
 
 
 class Verdict(Enum):
-    """A result beside the paper's; the value is its style in tables."""
+    """How a result compares with the paper's."""
 
-    BETTER = "good"
-    WITHIN = "neutral"
-    SHORT = "bad"
+    BETTER = auto()
+    WITHIN = auto()
+    SHORT = auto()
+
+
+# styles of `inducing.pages.Cell`
+STYLES: dict[Verdict, Style] = {Verdict.BETTER: "good", Verdict.WITHIN: "neutral", Verdict.SHORT: "bad"}
 
 
 def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:
     """BETTER than the paper, WITHIN max(two combined standard errors, 0.02 nats) of it, or SHORT of it."""
+    if measure.higher_is_better is None:
+        raise ValueError(f"{measure.heading} is neither good nor bad, so it cannot be judged")
     lead = (ours.mean - paper.mean) * (1 if measure.higher_is_better else -1)
     margin = max(2 * math.hypot(ours.error, paper.error), TOLERANCE if measure.nats else 0.0)
     # the published numbers are decimals: 0.02 is 0.02
@@ -103,10 +109,10 @@ def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:
 
 
 def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
-    """The verdict as a cell of a table; if short, with the difference."""
+    """The verdict as a table cell, with the difference if our result is short of the paper's."""
     verdict = judge(ours, paper, measure)
     by = f" by {abs(ours.mean - paper.mean):.{measure.digits}f}" if verdict is Verdict.SHORT else ""
-    return Cell(verdict.name.lower() + by, verdict.value)
+    return Cell(verdict.name.lower() + by, STYLES[verdict])
 
 
 def _nothing_published(key: Key, measure: Measure) -> Estimate | None:
@@ -115,14 +121,14 @@ def _nothing_published(key: Key, measure: Measure) -> Estimate | None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of results, beside the paper's where it has them.
+    """A table of our results and the paper's.
 
     Arguments:
         axes: The fields of a configuration that identify a row, each with its values in order.
         measures: The numbers in the columns.
         paper: The published number of a row and a measure, or None.
-        note: What to say below the table.
-        num_brief: The number of measures in a brief table; None for all.
+        note: Text below the table.
+        num_brief: The number of measures in a brief table. Default: all.
     """
 
     axes: Mapping[str, Sequence[Any]]

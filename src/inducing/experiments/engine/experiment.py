@@ -1,4 +1,4 @@
-"""An experiment: the paper's settings, a grid, presets, how to do a run, and what to show of the results."""
+"""An experiment: the paper's settings, a grid, presets, a run function, tables and a figure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ class Experiment:
 
     Arguments:
         name: Its name for `inducing reproduce`.
-        title: What it shows, in one line.
+        title: One line about its content.
         paper: The paper's settings: an instance of a frozen dataclass with JSON values.
         grid: The fields to sweep over, with their values.
-        run: Do one run, given its configuration, a folder for checkpoints and whether to show progress.
-        figure: Draw the figure of finished runs.
-        presets: The differences of each preset from the paper's settings and grid: a value, or a tuple of values for a
-            field of the grid. A preset may be a list of such differences, each with its own grid.
-        comparison: The table of results beside the paper's.
-        tables: Make further tables from finished runs.
-        remarks: What the page of the experiment says about its presets.
-        exists: Whether a point of the grid is a run; some datasets have fewer splits.
-        trials: For a configuration that leaves settings open, the runs on split 0 that decide them. The settings of the run
-            with the best ELBO are used for all splits. Test scores are not used.
+        run: Function that executes one run. Its arguments are a configuration, a folder for checkpoints, and whether to show
+            progress. It returns metrics.
+        figure: Function that draws the figure of finished runs.
+        presets: Changes to the paper's settings and grid, by preset. A field of the grid gets a tuple of values, other
+            fields get one value. A list of such changes combines several grids.
+        comparison: Table of our results and the paper's.
+        tables: Function that makes further tables from finished runs.
+        remarks: Text about the presets for the page of the experiment.
+        exists: Function that returns whether a point of the grid is a run. Some datasets have fewer splits.
+        trials: Function that lists the trial runs of a configuration with undecided settings. Trials use split 0. The
+            settings of the trial with the best ELBO are used for all splits. Test scores are not used.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Experiment:
         return list(found)
 
     def settle(self, config: Any, results: Mapping[str, Result]) -> Any | None:
-        """The configuration with the settings of its best trial by the ELBO; None if trials are unfinished."""
+        """The configuration with the settings of the trial with the best ELBO, or None if a trial is unfinished."""
         trials = self.trials(config)
         if not trials:
             return config
@@ -76,13 +77,13 @@ class Experiment:
         return dataclasses.replace(trials[elbos.index(max(elbos))], split=config.split)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
-        """The results of the configurations that have one."""
+        """The stored results of these configurations."""
         settled = (self.settle(config, results) for config in configs)
         keys = (key_of(config) for config in settled if config is not None)
         return [results[key] for key in keys if key in results]
 
     def differences(self, preset: str) -> dict[str, str]:
-        """The differences of a preset from the paper, in words, by field."""
+        """Sentences about the differences of a preset from the paper, by field."""
         paper, parts = dataclasses.asdict(self.paper) | dict(self.grid), self._parts(preset)
         words = {}
         for key in dict.fromkeys(key for part in parts for key in part):
@@ -91,7 +92,7 @@ class Experiment:
         return words
 
     def describe(self, config: Any) -> str:
-        """The point of the grid, e.g. "depth=1 posterior=global"."""
+        """The grid values of a configuration, e.g. "depth=1 posterior=global"."""
         return " ".join(f"{key}={getattr(config, key)}" for key in self.grid)
 
     def _parts(self, preset: str) -> Sequence[Changes]:

@@ -67,7 +67,7 @@ def report(results: Path, out: Path) -> None:
         raise ValueError(f"there is no folder {results}; `inducing reproduce NAME --out {results}` makes it")
     stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
     if not any(stored.values()):
-        raise ValueError(f"{results} holds no runs; `inducing reproduce NAME --out {results}` makes them")
+        raise ValueError(f"{results} contains no runs; `inducing reproduce NAME --out {results}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
     check_writable(out)
     runs = {name: selected(experiment, stored[name]) for name, experiment in EXPERIMENTS.items()}

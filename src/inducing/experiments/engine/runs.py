@@ -1,6 +1,6 @@
-"""One run of a sweep: lock it, do it, store it.
+"""One run of a sweep: lock it, execute it, store its result.
 
-The lock of a run keeps other processes from doing it at the same time.
+The lock prevents two processes from executing the same run at the same time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class State(Enum):
 
 
 class Outcome(NamedTuple):
-    """How the run of a configuration ended, and in words: its seconds, or the reason."""
+    """The final state of a run, with a detail for the user: its seconds, or the reason of the state."""
 
     config: Any
     state: State
@@ -46,13 +46,13 @@ class Outcome(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A run to do.
+    """A run to execute.
 
     Arguments:
-        run: What does it.
-        config: Its configuration.
-        store: Where its result goes.
-        resume: Whether to keep a result that is in the store, and to continue from a checkpoint.
+        run: The run function of the experiment.
+        config: The configuration of the run.
+        store: The store for its result.
+        resume: Whether to keep a stored result and to continue from a checkpoint.
     """
 
     run: Run
@@ -66,10 +66,13 @@ class Task(NamedTuple):
         return self.store.checkpoint(dataclasses.asdict(self.config))
 
     def lock(self, wait: bool) -> BaseFileLock | Outcome:
-        """Lock the run for this process, or say why it cannot or need not be done. Each lock must be unlocked.
+        """Lock the run for this process, or return why it is not needed or not possible. The caller releases the lock.
+
+        The file of a lock is never removed: another process may have opened it already, and would then hold a lock that a
+        third process does not see.
 
         Arguments:
-            wait: Whether to wait for another process that does the run.
+            wait: Whether to wait for another process that has the lock.
         """
         from filelock import FileLock, Timeout
 
@@ -77,9 +80,9 @@ class Task(NamedTuple):
         try:
             lock.acquire()
         except Timeout:
-            return Outcome(self.config, State.BUSY, "another process does this run")
+            return Outcome(self.config, State.BUSY, "another process is executing this run")
         if self.resume and key_of(self.config) in self.store.results():
-            unlock(lock)
+            lock.release()
             return Outcome(self.config, State.SKIPPED, "finished by another process")
         return lock
 
@@ -90,14 +93,8 @@ class Task(NamedTuple):
         return Outcome(self.config, State.FINISHED, f"{seconds:.0f} s")
 
 
-def unlock(lock: BaseFileLock) -> None:
-    """Release the lock of a run and remove its file."""
-    lock.release()
-    Path(lock.lock_file).unlink(missing_ok=True)
-
-
 def run_here(task: Task, wait: bool, progress: bool = False) -> Outcome:
-    """Do a run in this process, together with the other processes of `torchrun`."""
+    """Execute a run in this process, together with the other processes of `torchrun`."""
     lock = task.lock(wait)
     if isinstance(lock, Outcome):
         return lock
@@ -111,11 +108,11 @@ def run_here(task: Task, wait: bool, progress: bool = False) -> Outcome:
     except DivergenceError as error:
         return Outcome(task.config, State.FAILED, str(error))
     finally:
-        unlock(lock)
+        lock.release()
 
 
 def run_in_worker(task: Task, wait: bool, threads: int) -> Outcome:
-    """Do a run in a worker process, which ends when its parent does: it must not keep the lock of its run."""
+    """Execute a run in a worker process. The worker exits with its parent, so that it does not keep the lock."""
     torch.set_num_threads(threads)
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     return run_here(task, wait)

@@ -54,7 +54,7 @@ class Store(NamedTuple):
         return results
 
     def checkpoint(self, config: Settings) -> Path:
-        """The checkpoint folder of an unfinished run. The process that does the run holds a lock of the same name."""
+        """The checkpoint folder of an unfinished run. The process that executes the run holds a lock of the same name."""
         folder = self.path.parent / "checkpoints"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self.path.stem}-{config_key(config)}"

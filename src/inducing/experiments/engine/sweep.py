@@ -1,6 +1,6 @@
-"""Sweeps: do those runs of an experiment that are not in the store yet, and report the results.
+"""Sweeps: execute the runs of an experiment that are not in the store yet, and report the results.
 
-Runs are done in this process, in several processes, or on a Dask cluster (cluster.py).
+Runs are executed in this process, in several processes, or on a Dask cluster (cluster.py).
 """
 
 from __future__ import annotations
@@ -37,27 +37,29 @@ def reproduce(
     dask: str | None = None,
     console: Console | None = None,
 ) -> list[Result]:
-    """Do the runs of an experiment, report them and return their results.
+    """Execute the runs of an experiment, report them and return their results.
 
-    Under `torchrun` all processes do each run together. Rank 0 decides which runs to do, and writes; the other ranks return
-    no results.
+    Under `torchrun` all processes execute each run together. Rank 0 chooses the runs and writes the results. The other ranks
+    return no results.
 
     Arguments:
         experiment: The experiment.
         preset: "smoke", "cpu" or "paper".
         out: Folder for the store, the checkpoints of unfinished runs, the page and the figure.
         jobs: Number of runs at a time, each in its own process.
-        resume: Whether to keep finished runs; otherwise they are done again.
-        only: Values of configuration fields; other runs are left out.
-        dask: Address of a Dask scheduler whose workers do the runs, e.g. "tcp://10.0.0.1:8786".
+        resume: Whether to keep finished runs. Otherwise they are executed again.
+        only: Values of configuration fields. Runs with other values are left out.
+        dask: Address of a Dask scheduler whose workers execute the runs, e.g. "tcp://10.0.0.1:8786".
         console: Where to print.
     """
     console = console or Console()
     if dask is not None and jobs > 1:
-        raise ValueError("runs are done in local jobs or on a Dask cluster; give only one of --jobs and --dask")
+        raise ValueError("runs are executed in local jobs or on a Dask cluster; give only one of --jobs and --dask")
     ranks = join()
     if ranks.size > 1 and (jobs > 1 or dask is not None):
-        raise ValueError(f"the {ranks.size} processes of torchrun do each run together; leave out --jobs and --dask")
+        raise ValueError(
+            f"the {ranks.size} processes of torchrun execute each run together; leave out --jobs and --dask"
+        )
     everything = experiment.configs(preset)
     configs = [config for config in everything if vars(config).items() >= (only or {}).items()]
     if not configs:
@@ -100,7 +102,7 @@ def reproduce(
 
 
 def parse_only(text: str | None, experiment: Experiment) -> dict[str, Any]:
-    """Read ``field=value,field=value``; a value is JSON or a string."""
+    """Parse ``field=value,field=value``. A value is JSON or a string."""
     known = [field.name for field in dataclasses.fields(experiment.paper)]
     only: dict[str, Any] = {}
     for part in text.split(",") if text else []:
@@ -126,7 +128,7 @@ def _follow(experiment: Experiment, ranks: Ranks) -> None:
 
 
 def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | None, console: Console) -> list[str]:
-    """Do all runs and return which failed. Runs that another process is doing come last."""
+    """Execute all runs and return the failed ones. Runs that another process is executing come last."""
     failed = []
     for wait in (False, True):
         busy = []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from inducing.experiments.engine.experiment import Metrics
+from inducing.inference.batches import Augment
 from inducing.inference.history import History
 from inducing.inference.objective import ELBOTerms, evaluate
+from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.training import fit
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
@@ -22,7 +24,35 @@ from inducing.prediction.predictive import Predictive
 RECIPE_FIELDS = ("num_steps", "batch_size", "learning_rate", "schedule", "kl_warmup_epochs", "temperature")
 
 
-def initial_values(config: Any, x: Tensor, y: Tensor) -> dict[str, Any]:
+class TrainingConfig(Protocol):
+    """The fields that every configuration has. A configuration is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def split(self) -> int: ...
+    @property
+    def posterior(self) -> str: ...
+    @property
+    def num_inducing(self) -> int: ...
+    @property
+    def recipe(self) -> str: ...
+    @property
+    def test_samples(self) -> int: ...
+
+
+def recipe_of(config: TrainingConfig) -> Recipe:
+    """The recipe named by a configuration, with the settings of the configuration."""
+    fields = dataclasses.asdict(config)
+    changes = {name: fields[name] for name in RECIPE_FIELDS if name in fields}
+    if "train_samples" in fields:
+        changes["num_samples"] = fields["train_samples"]
+    return as_recipe(config.recipe).replace(**changes)
+
+
+def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, Any]:
     """Arguments of a model: inducing points at the first rows of the data, and a generator with the seed of the run."""
     return {
         "inducing_points": x[: config.num_inducing],
@@ -49,11 +79,13 @@ def train_and_score(
     network: Network,
     likelihood: Likelihood,
     data: tuple[Tensor, Tensor],
-    config: Any,
+    config: TrainingConfig,
     checkpoint: Path | None,
     progress: bool,
+    *,
+    recipe: Recipe | None = None,
+    augment: Augment | None = None,
     score_batch: int | None = None,
-    **settings: Any,
 ) -> Trained:
     """Train a network and evaluate its ELBO.
 
@@ -64,15 +96,21 @@ def train_and_score(
         config: The configuration of the run.
         checkpoint: Folder for checkpoints.
         progress: Whether to show progress.
-        score_batch: Rows at a time in the evaluation; None for all.
-        settings: Further arguments of `fit`. They win over those of the configuration.
+        recipe: The recipe. Default: that of the configuration.
+        augment: Random augmentation of the inputs of each batch.
+        score_batch: Batch size of the evaluation. Default: all rows.
     """
-    fields = dataclasses.asdict(config)
-    changes = {name: fields[name] for name in RECIPE_FIELDS if name in fields}
-    if "train_samples" in fields:
-        changes["num_samples"] = config.train_samples
-    arguments = {"recipe": config.recipe, "description": f"{config.dataset} {config.posterior}", **changes, **settings}
-    history = fit(network, likelihood, data, seed=config.split, checkpoint=checkpoint, progress=progress, **arguments)
+    history = fit(
+        network,
+        likelihood,
+        data,
+        recipe or recipe_of(config),
+        seed=config.split,
+        augment=augment,
+        checkpoint=checkpoint,
+        progress=progress,
+        description=f"{config.dataset} {config.posterior}",
+    )
     terms = evaluate(network, likelihood, data, config.test_samples, config.split, batch_size=score_batch)
     return Trained(history, terms)
 

@@ -6,6 +6,7 @@ targets. A subclass can override them by formulas.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Literal
@@ -14,20 +15,22 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_finite, check_tensor
+from inducing.checks import check_finite, check_tensor, is_known
 from inducing.linalg.noise import seeded
 
 Support = Literal["real", "integers", "classes"]
 
 # samples of the targets in the defaults; the standard error of a mean is then 1/16 of the noise's standard deviation
 NUM_DRAWS = 256
+# numbers in the samples of one chunk of rows
+MAX_NUMBERS = 2**24
 
 
 class Likelihood(nn.Module, ABC):
     """A likelihood p(y | f) and its parameters.
 
-    ``support`` is the kind of targets: "real" numbers, which may be standardised; "integers", such as counts; or "classes",
-    labels without an order.
+    ``support`` is the kind of targets: "real" numbers, which may be standardised; "integers" 0, 1, 2, ..., such as
+    counts; or "classes", labels without an order.
 
     Example:
         >>> import inducing, torch
@@ -35,7 +38,7 @@ class Likelihood(nn.Module, ABC):
         ...     def log_prob(self, outputs, y):
         ...         return torch.distributions.Laplace(outputs, 0.1).log_prob(y).sum(-1)
         ...     def sample(self, outputs, generator=None):
-        ...         uniform = torch.rand(outputs.shape, generator=generator) - 0.5
+        ...         uniform = 0.999999 * (torch.rand(outputs.shape, generator=generator) - 0.5)
         ...         return outputs - 0.1 * uniform.sign() * torch.log1p(-2 * uniform.abs())
         >>> Laplace().mean(torch.zeros(1, 2, 1)).shape
         torch.Size([1, 2, 1])
@@ -55,6 +58,16 @@ class Likelihood(nn.Module, ABC):
         """Return the targets as a tensor. Raise an error if they are not valid for the outputs of the network."""
         y = check_tensor("y", y)
         check_finite("y", y)
+        example = torch.zeros(1, 1, *output_shape, device=y.device)
+        shape = tuple(self.sample(example, seeded(0, "shape of targets")).shape[2:])
+        if tuple(y.shape[1:]) != shape or y.ndim == 0:
+            raise ValueError(
+                f"y must have shape {('B', *shape)} as the samples of the likelihood, got {tuple(y.shape)}"
+            )
+        if self.support == "integers" and is_known(y) and (y < 0).any():
+            raise ValueError(
+                f'support "integers" is for 0, 1, 2, ..., but y has {y.min().item():g}. Use support "real"'
+            )
         return y
 
     def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> Float[Tensor, "S B"] | None:
@@ -89,8 +102,18 @@ class Likelihood(nn.Module, ABC):
 
     def icdf(self, outputs: Tensor, probability: float) -> Tensor:
         """Return the quantile of each output: the smallest y with P(Y <= y | f) of at least this probability."""
-        draws = torch.stack(list(self._draws(outputs))).sort(0).values
-        return draws[min(int(probability * NUM_DRAWS), NUM_DRAWS - 1)].to(outputs.dtype)
+        draws = torch.stack(list(self._draws(outputs)))
+        return draws.kthvalue(math.ceil(probability * NUM_DRAWS), 0).values.to(outputs.dtype)
+
+    def quantile_of_draws(self, outputs: Tensor, probability: float) -> Tensor:
+        """Return the quantile of the mixture over all S outputs, from the samples of all of them together."""
+        # a few rows at a time, to bound the memory
+        chunks = outputs.split(max(1, MAX_NUMBERS // (NUM_DRAWS * outputs[:, :1].numel())), 1)
+        found = []
+        for rows in chunks:
+            draws = torch.cat(list(self._draws(rows)))
+            found.append(draws.kthvalue(math.ceil(probability * len(draws)), 0).values.to(outputs.dtype))
+        return torch.cat(found)
 
     def _draws(self, outputs: Tensor) -> Iterator[Tensor]:
         """Iterate over samples of the targets, the same at each call."""

@@ -65,19 +65,23 @@ class FactorisedWeights(WeightModule):
         weights = mean + variance.sqrt() * noise
         if self.uses_closed_form_kl or context.closed_form_kl:
             return WeightSample(weights, self.closed_form_kl(prior).expand(context.num_samples))
-        # log Q - log P = -|z|^2/2 - sum(log variance)/2 + w'Pw/2 - logdet(P)/2
-        kl = prior.quadratic(weights[:, None]) - noise.square().sum((1, 2)) - self._log_volume(prior)
-        return WeightSample(weights, kl / 2)
+        # log Q - log P = -|z|^2/2 - sum(log variance)/2 + w'Pw/2 - logdet(P)/2, added up in float64
+        squares = noise.square().sum((1, 2), dtype=torch.float64)
+        kl = prior.quadratic(weights[:, None]).double() - squares - self._log_volume(prior)
+        return WeightSample(weights, (kl / 2).to(weights.dtype))
 
     def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
         """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2."""
         mean, variance = self.moments()
-        spread = (prior.diagonal()[..., None] * variance).sum((-2, -1))
-        return (prior.quadratic(mean[None, None]) + spread - self._log_volume(prior) - mean.numel()) / 2
+        # added up in float64, since the terms of a wide layer are far larger than their sum
+        spread = (prior.diagonal()[..., None] * variance).sum((-2, -1), dtype=torch.float64)
+        square = prior.quadratic(mean[None, None]).double()
+        return ((square + spread - self._log_volume(prior) - mean.numel()) / 2).to(mean.dtype)
 
     def _log_variance(self) -> Float[Tensor, "F O"]:
         return LOG_PRECISION_SCALE * self.scaled_log_variance
 
     def _log_volume(self, prior: Precision) -> Float[Tensor, "#S"]:
         """Return sum(log variance) + logdet(P), summed over all outputs."""
-        return self._log_variance().sum() + self.scaled_mean.shape[-1] * prior.logdet()
+        outputs = self.scaled_mean.shape[-1]
+        return self._log_variance().sum(dtype=torch.float64) + outputs * prior.to(torch.float64).logdet()

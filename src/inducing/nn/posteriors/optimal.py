@@ -1,8 +1,8 @@
-"""The exact posterior of the last layer given the layers below (Eq. 7 of the paper).
+"""The exact posterior of the last layer given the layers below (Eq. 6 of the paper).
 
-For a Gaussian likelihood it is Bayesian linear regression on the data: pseudo-outputs V = Y, and Lambda is the precision of
-the likelihood's noise, multiplied by the weight of each row. Nothing is learned. No other posterior of the last layer has a
-better ELBO.
+For a Gaussian likelihood it is Bayesian linear regression on the data (Eq. 8 and 9): pseudo-outputs V = Y, and Lambda is the
+precision of the likelihood's noise, multiplied by the weight of each row. Nothing is learned. No other posterior of the last
+layer has a better ELBO.
 
 If the noise depends on the inputs, the outputs are [f | g]: f are means, and g determines the noise variances v(g). Given g,
 the noise variances are known, so the posterior of the weights of f is exact, too:
@@ -33,7 +33,7 @@ from inducing.nn.posteriors.inducing import InducingWeights, regress_values
 
 @dataclass(frozen=True)
 class OptimalInducing(base.WeightPosterior, base.ValuePosterior):
-    """The exact posterior of the last layer given the layers below, for a Gaussian likelihood (Eq. 7 of the paper).
+    """The exact posterior of the last layer given the layers below, for a Gaussian likelihood (Eq. 8 of the paper).
 
     The inducing points are the training inputs and are not learned. The pseudo-outputs are the training targets. The
     precision is that of the likelihood's noise. Nothing is learned, and no other posterior of the last layer has a better

@@ -50,7 +50,7 @@ class SpatialIWPrior(InverseWishartPrior):
         kl: The KL of L_p in "closed_form", or one "sample" of log Q - log P.
 
     References:
-        Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. for SpatialIWPrior; N there is d here.
+        Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 19; N there is d here.
     """
 
     def build(self, layout: WeightLayout) -> PriorModule:
