@@ -39,7 +39,7 @@ from inducing.waiting import can_switch, waiting_by_load  # noqa: E402
 
 DEFAULT_COUNT = torch.get_num_threads()
 # floating-point operations per thread for which one more thread pays off (measured by python -m benchmarks.threads)
-WORTH_A_THREAD = 5e8
+WORTH_A_THREAD = 1e9
 
 
 class Work(TorchDispatchMode):
