@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from inducing.prediction.predictive import Predictive
 RECIPE_FIELDS = ("num_steps", "batch_size", "learning_rate", "schedule", "kl_warmup_epochs", "temperature")
 
 
+@runtime_checkable
 class TrainingConfig(Protocol):
     """The fields that every configuration has. A configuration is a frozen dataclass."""
 
