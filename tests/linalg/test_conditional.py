@@ -73,6 +73,5 @@ def test_chunks_change_nothing(monkeypatch):
 
 def test_second_derivatives_are_refused():
     arguments = make(1, 1, 1, 1, 1)
-    (gradient,) = torch.autograd.grad(fast(*arguments, False)[0].square().sum(), arguments[:1], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    with pytest.raises(RuntimeError, match="second derivatives"):
+        torch.autograd.grad(fast(*arguments, False)[0].square().sum(), arguments[:1], create_graph=True)

@@ -12,6 +12,7 @@ from inducing.nn.kernels import (
     Matern52,
     SquaredExponential,
     as_kernel,
+    dot_products,
 )
 
 X = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -108,8 +109,9 @@ class TestEveryKernel:
         kernel.matrix(values, x, x).sum().backward()
         assert all(torch.isfinite(tensor.grad).all() for tensor in (x, *values))
 
-    def test_random_features_have_the_kernel_as_their_covariance(self, kernel):
+    def test_random_features_have_the_kernel_as_their_covariance(self, kernel, monkeypatch):
         """E[phi_i(x) phi_i(y)] = k(x, y), |z| < 4; a deep network of finite width has it up to 1 / width."""
+        monkeypatch.setattr(dot_products, "FEATURE_WIDTH", 256)
         deep = kernel == ArcCosine(depth=3)
         values, count, width = values_of(kernel), 100 if deep else 20_000, 256 if deep else 8
         features = kernel.features(values, (count, 3, width), torch.Generator().manual_seed(0))

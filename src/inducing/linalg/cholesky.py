@@ -49,6 +49,8 @@ class Jitter(NamedTuple):
 
 
 NO_JITTER_AT_FIRST = Jitter()
+# from this many columns on, MKL solves two to three times faster from the right
+MANY_COLUMNS = 16
 
 
 _recorded: ContextVar[list[float] | None] = ContextVar("recorded", default=None)
@@ -153,9 +155,16 @@ def _solve(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
     samples, columns = right.shape[0], right.shape[-1]
     if factor.shape[0] == 1 < samples:
         folded = right.permute(1, 2, 0, 3).flatten(2)[None]
-        solved = torch.linalg.solve_triangular(factor, folded, upper=upper)
+        solved = _solve_columns(factor, folded, upper)
         return solved[0].unflatten(-1, (samples, columns)).permute(2, 0, 1, 3)
-    return torch.linalg.solve_triangular(factor, right, upper=upper)
+    return _solve_columns(factor, right, upper)
+
+
+def _solve_columns(factor: Tensor, right: Tensor, upper: bool) -> Tensor:
+    if right.shape[-1] < MANY_COLUMNS:
+        return torch.linalg.solve_triangular(factor, right, upper=upper)
+    # x = F^-1 b as x' = b' F^-T
+    return torch.linalg.solve_triangular(factor.mT, right.mT, upper=not upper, left=False).mT
 
 
 def _add_jitter(matrix: Tensor, amount: Tensor | float) -> Tensor:

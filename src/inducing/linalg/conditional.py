@@ -24,6 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
+from inducing.linalg.first_order import first_order_only
 
 # elements to process at a time: 1 MiB in float32
 CHUNK = 2**18
@@ -75,7 +76,7 @@ class _Condition(torch.autograd.Function):
         return draw, logdet(factor), solve_lower_transposed(factor, projected), inverse.mT.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order_only
     def backward(
         ctx: Any,
         to_draw: Tensor | None,

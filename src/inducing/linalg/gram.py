@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.linalg.first_order import first_order_only
+
 # rows to process at a time
 ROWS = 128
 
@@ -38,7 +40,7 @@ class _WeightedGrams(torch.autograd.Function):
         return grams
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         inputs, weights = ctx.saved_tensors
         (_, rows, features), groups = inputs.shape, len(weights)

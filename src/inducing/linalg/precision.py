@@ -138,69 +138,14 @@ class Dense(Precision):
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker(Precision):
-    """Kronecker product P = left (x) right. A weight vector is a left.size x right.size matrix in row-major order.
-
-    P is computed as a dense matrix only where it is added to a Gram matrix.
-    """
-
-    left: Precision
-    right: Precision
-
-    @property
-    def size(self) -> int:
-        return self.left.size * self.right.size
-
-    def to(self, dtype: torch.dtype) -> Precision:
-        return Kronecker(self.left.to(dtype), self.right.to(dtype))
-
-    def dense(self) -> Float[Tensor, "#S F F"]:
-        # (A (x) B)_{ik,jl} = A_ij B_kl
-        product = self.left.dense()[:, :, None, :, None] * self.right.dense()[:, None, :, None, :]
-        return product.reshape(-1, self.size, self.size)
-
-    def matmul(self, weights: Weights) -> Weights:
-        return self._apply(self.left.matmul, self.right.matmul, weights)
-
-    def solve(self, weights: Weights) -> Weights:
-        return self._apply(self.left.solve, self.right.solve, weights)
-
-    def colour(self, noise: Weights) -> Weights:
-        return self._apply(self.left.colour, self.right.colour, noise)
-
-    def logdet(self) -> Float[Tensor, "#S"]:
-        return self.right.size * self.left.logdet() + self.left.size * self.right.logdet()
-
-    def diagonal(self) -> Float[Tensor, "#S F"]:
-        return (self.left.diagonal()[:, :, None] * self.right.diagonal()[:, None, :]).flatten(1)
-
-    def _apply(self, left: Callable[[Tensor], Tensor], right: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
-        """(A (x) B) vec(W) = vec(A W B'): `left` acts on the first axis of the matrix, `right` on the second."""
-        groups, outputs = weights.shape[1], weights.shape[3]
-        rows, columns = self.left.size, self.right.size
-        w = left(weights.reshape(-1, groups, rows, columns * outputs))
-        w = right(w.unflatten(-1, (columns, outputs)).transpose(2, 3).flatten(3))
-        return w.unflatten(-1, (rows, outputs)).transpose(2, 3).flatten(2, 3)
-
-
-@dataclass(frozen=True, eq=False)
-class BlockDiagonal(Precision):
-    """Block-diagonal P with blocks `first` and `last`: two sets of weights that are independent under the prior."""
+class Pair(Precision):
+    """Base class of matrices that act on weights by two smaller matrices, one after the other or each on a part."""
 
     first: Precision
     last: Precision
 
-    @property
-    def size(self) -> int:
-        return self.first.size + self.last.size
-
     def to(self, dtype: torch.dtype) -> Precision:
-        return BlockDiagonal(self.first.to(dtype), self.last.to(dtype))
-
-    def dense(self) -> Float[Tensor, "#S F F"]:
-        pad = torch.nn.functional.pad
-        first = pad(self.first.dense(), (0, self.last.size, 0, self.last.size))
-        return first + pad(self.last.dense(), (self.first.size, 0, self.first.size, 0))
+        return type(self)(self.first.to(dtype), self.last.to(dtype))
 
     def matmul(self, weights: Weights) -> Weights:
         return self._apply(self.first.matmul, self.last.matmul, weights)
@@ -210,6 +155,55 @@ class BlockDiagonal(Precision):
 
     def colour(self, noise: Weights) -> Weights:
         return self._apply(self.first.colour, self.last.colour, noise)
+
+    @abstractmethod
+    def _apply(self, first: Callable[[Tensor], Tensor], last: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+        """Apply an operation of each of the two matrices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kronecker(Pair):
+    """Kronecker product P = first (x) last. A weight vector is a first.size x last.size matrix in row-major order.
+
+    P is computed as a dense matrix only where it is added to a Gram matrix.
+    """
+
+    @property
+    def size(self) -> int:
+        return self.first.size * self.last.size
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        # (A (x) B)_{ik,jl} = A_ij B_kl
+        product = self.first.dense()[:, :, None, :, None] * self.last.dense()[:, None, :, None, :]
+        return product.reshape(-1, self.size, self.size)
+
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return self.last.size * self.first.logdet() + self.first.size * self.last.logdet()
+
+    def diagonal(self) -> Float[Tensor, "#S F"]:
+        return (self.first.diagonal()[:, :, None] * self.last.diagonal()[:, None, :]).flatten(1)
+
+    def _apply(self, first: Callable[[Tensor], Tensor], last: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+        """(A (x) B) vec(W) = vec(A W B'): `first` acts on the first axis of the matrix, `last` on the second."""
+        groups, outputs = weights.shape[1], weights.shape[3]
+        rows, columns = self.first.size, self.last.size
+        w = first(weights.reshape(-1, groups, rows, columns * outputs))
+        w = last(w.unflatten(-1, (columns, outputs)).transpose(2, 3).flatten(3))
+        return w.unflatten(-1, (rows, outputs)).transpose(2, 3).flatten(2, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockDiagonal(Pair):
+    """Block-diagonal P with blocks `first` and `last`: two sets of weights that are independent under the prior."""
+
+    @property
+    def size(self) -> int:
+        return self.first.size + self.last.size
+
+    def dense(self) -> Float[Tensor, "#S F F"]:
+        pad = torch.nn.functional.pad
+        first = pad(self.first.dense(), (0, self.last.size, 0, self.last.size))
+        return first + pad(self.last.dense(), (self.first.size, 0, self.first.size, 0))
 
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.first.logdet() + self.last.logdet()

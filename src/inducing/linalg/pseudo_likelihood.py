@@ -49,7 +49,8 @@ class PseudoOutputs(NamedTuple):
     def cross(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F C"]:
         """Return X' Lambda v = Y't."""
         if self.root.ndim == 3:
-            return self.whiten_inputs(inputs).mT @ self.whiten_values()
+            # L L'v, then X'
+            return inputs.mT[:, None] @ multiply_samples(self.root, self.whiten_values())
         # one product for all outputs
         return by_group(inputs.mT @ (self.root.square().mT * self.values), len(self.root))
 
@@ -69,7 +70,19 @@ class PseudoOutputs(NamedTuple):
         return by_output(self._whiten(by_group(rows, len(self.root))))
 
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
-        return self.root[..., None] * rows if self.root.ndim == 2 else self.root.mT @ rows
+        return self.root[..., None] * rows if self.root.ndim == 2 else multiply_samples(self.root.mT, rows)
+
+
+def multiply_samples(matrix: Float[Tensor, "G n n"], rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
+    """Return the product of a matrix, which all samples share, with rows. Samples become columns of one product."""
+    samples, _, _, columns = rows.shape
+    product = matrix @ samples_as_columns(rows)
+    return product.unflatten(-1, (samples, columns)).permute(2, 0, 1, 3)
+
+
+def samples_as_columns(rows: Float[Tensor, "S G n C"]) -> Float[Tensor, "G n S*C"]:
+    """Reshape so that each sample is a set of columns."""
+    return rows.permute(1, 2, 0, 3).flatten(2)
 
 
 def by_output(weights: Float[Tensor, "#S G F C"]) -> Float[Tensor, "#S F O"]:

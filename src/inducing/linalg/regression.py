@@ -6,11 +6,11 @@ whitened rows Y = L'X and t = L'v the posterior is
     primal (F <= n)   A = P + Y'Y,        w = A^-1 Y't + T^-T z,                    A = TT', z ~ N(0, I)
     dual   (n <  F)   B = I + Y P^-1 Y',  w = w0 + P^-1 Y's,  s = B^-1 (t - Y w0 + e),  w0 ~ prior, e ~ N(0, I)
 
-at a cost of min(F, n)^3. Each form computes log Q(w) - log P(w) of its sample in a way that is accurate in float32.
-The difference log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) is equal by Bayes' rule, but it loses tens to
-hundreds of nats at high precisions. A problem in float32 whose KL would have an error above 0.05 nats, as estimated by
-`inducing.linalg.rounding`, is solved in float64. Gradients are those of `inducing.linalg.reparameterisation`, except for
-KLs in closed form and for `regress_statistics`.
+at a cost of min(F, n)^3. Each form computes log Q(w) - log P(w) of its sample in a way that is accurate in float32. The
+difference log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) is equal by Bayes' rule, but it loses tens to
+hundreds of nats at high precisions. A problem in float32 whose KL would have an error above 0.05 nats (convolutions: see
+`regress_statistics`), as estimated by `inducing.linalg.rounding`, is solved in float64. Gradients are those of
+`inducing.linalg.reparameterisation`, except for KLs in closed form and for `regress_statistics`.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
@@ -39,7 +39,7 @@ from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output
 from inducing.linalg.reparameterisation import Pulled, Solution, follow
-from inducing.linalg.rounding import dual_rounding, primal_rounding
+from inducing.linalg.rounding import MAX_KL_ERROR, dual_rounding, max_kl_error_of_convolution, primal_rounding
 
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype
@@ -108,7 +108,8 @@ def regress_statistics(
     """Sample weights in the primal form from X' Lambda X and X' Lambda v, without X.
 
     A problem that is too inaccurate in float32 is solved again in float64. This includes the statistics, since rounding
-    them to float32 is the cause of the error.
+    them to float32 is the cause of the error. An error of the KL is accepted up to 0.05 nats or a hundredth of the standard
+    deviation of a sampled KL, which is tens of nats in wide convolutions.
 
     Arguments:
         statistics: Computes X' Lambda X and X' Lambda v in a dtype.
@@ -123,7 +124,8 @@ def regress_statistics(
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
     checked = dtype == torch.float32 and is_known(gram)
-    solved = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms if checked else None)
+    max_error = max_kl_error_of_convolution(noise[0].numel())
+    solved = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms if checked else None, max_error)
     if solved is None:
         gram, cross = statistics(torch.float64)
         solved = _solve_statistics(gram, cross, prior.to(torch.float64), noise.double(), closed_form_kl, None)
@@ -168,6 +170,7 @@ def _solve_statistics(
     noise: Float[Tensor, "S G F C"],
     closed_form_kl: bool,
     num_terms: int | None,
+    max_kl_error: float = MAX_KL_ERROR,
 ) -> tuple[Float[Tensor, "S G F C"], Float[Tensor, "#S"]] | None:
     """Sample from X' Lambda X and X' Lambda v. Return None if `num_terms` is given and the result is inaccurate."""
     posterior = _factorise(prior.add_to(gram), checked=num_terms is not None)
@@ -175,8 +178,10 @@ def _solve_statistics(
         return None
     weights, kl = sample_primal(posterior, cross, prior, noise, closed_form_kl)
     with torch.no_grad():
-        if num_terms is not None and not primal_rounding(posterior, prior, weights, num_terms).is_small():
-            return None
+        if num_terms is not None:
+            rounding = primal_rounding(posterior, prior, weights, num_terms)
+            if not rounding.is_small(max_kl_error):
+                return None
     return weights, kl
 
 

@@ -28,9 +28,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.linalg.cholesky import solve_lower_transposed
+from inducing.linalg.first_order import first_order_only
 from inducing.linalg.precision import Precision
-from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output
+from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output, multiply_samples, samples_as_columns
 
 Weights = Float[Tensor, "S F O"]
 
@@ -100,7 +100,7 @@ class _ImplicitGradient(torch.autograd.Function):
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order_only
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         middle, inputs, values, root = ctx.saved_tensors
         if to_draw is None and to_kl is None:
@@ -136,7 +136,8 @@ def _apply_precision(
         )
         return _Weighted(root.mT * reached, root.mT * missing), to_root
     reached, missing = (by_group(rows, len(root)) for rows in (reached, missing))
-    unwhitened = [solve_lower_transposed(root[None], rows) for rows in (reached, missing)]
-    # X g (L'r)' + r (L'X g)'
-    to_root = unwhitened[0] @ missing.mT + unwhitened[1] @ reached.mT
-    return _Weighted(*(by_output(root @ rows) for rows in (reached, missing))), to_root.sum(0)
+    whitened = [samples_as_columns(rows) for rows in (reached, missing)]
+    unwhitened = [torch.linalg.solve_triangular(root.mT, rows, upper=True) for rows in whitened]
+    # X g (L'r)' + r (L'X g)', summed over samples
+    to_root = torch.baddbmm(unwhitened[0] @ whitened[1].mT, unwhitened[1], whitened[0].mT)
+    return _Weighted(*(by_output(multiply_samples(root, rows)) for rows in (reached, missing))), to_root

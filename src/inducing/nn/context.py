@@ -46,6 +46,8 @@ class DrawContext:
         consistent: Whether functions must return the same outputs at each call. Marginal draws do not.
         closed_form_kl: Whether the KLs of layers are computed in closed form given their inputs, where a formula exists,
             instead of as a sample of log Q - log P. If False, each posterior uses its own setting.
+        sampled_kls_suffice: Whether all posteriors of the network have sampled KLs with gradients of low variance. Their
+            regressions then sample the KL even if `closed_form_kl` is set, since this costs less.
         likelihood: The likelihood whose noise an `OptimalInducing` posterior uses.
     """
 
@@ -53,4 +55,10 @@ class DrawContext:
     generator: Generator | None = None
     consistent: bool = False
     closed_form_kl: bool = False
+    sampled_kls_suffice: bool = False
     likelihood: Likelihood | None = None
+
+    @property
+    def closed_form_regressions(self) -> bool:
+        """Whether the KLs of regressions are computed in closed form."""
+        return self.closed_form_kl and not self.sampled_kls_suffice

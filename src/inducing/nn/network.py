@@ -46,7 +46,8 @@ class Network(nn.Module):
         >>> import inducing, torch
         >>> from torch import nn
         >>> x = torch.randn(20, 3)
-        >>> network = inducing.Network([inducing.Linear(3, 8), nn.ReLU(), inducing.Linear(8, 1)], inducing_points=x[:5])
+        >>> layers = [inducing.Linear(3, 8), nn.ReLU(), inducing.Linear(8, 1)]
+        >>> network = inducing.Network(layers, inducing_points=x[:5])
         >>> draw = network.draw(num_samples=4)
         >>> draw(x).shape, draw.layers[0].kl.shape
         (torch.Size([4, 20, 1]), torch.Size([4]))
@@ -159,15 +160,15 @@ class Network(nn.Module):
                 every row (local reparameterisation, Gaussian processes).
             likelihood: The likelihood. Only a last layer with an `OptimalInducing` posterior needs it.
             closed_form_kl: Whether KLs are computed in closed form given the layers' inputs, instead of as specified by
-                the posteriors. The expectation is the same. With few samples the gradient is much less noisy. This has
-                no effect if all layers are regressions with the gradients of `inducing.linalg.reparameterisation`.
+                the posteriors. The expectation is the same. With few samples the gradient is much less noisy. If all
+                layers are regressions, with the gradients of `inducing.linalg.reparameterisation`, this affects only a
+                last Gaussian process, whose values are integrated out.
         """
-        if closed_form_kl:
-            posteriors = (layer.posterior for _, layer in self.layers.bayesian_layers())
-            closed_form_kl = not all(posterior.sampled_kl_has_low_variance for posterior in posteriors)
+        posteriors = (layer.posterior for _, layer in self.layers.bayesian_layers())
+        suffice = all(posterior.sampled_kl_has_low_variance for posterior in posteriors)
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
-        context = DrawContext(num_samples, generator, consistent, closed_form_kl, likelihood)
+        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood)
         return self.layers.sample("layers", inducing, context)
 
     def forward(

@@ -266,7 +266,7 @@ def test_float32_networks_compute_in_float64_inside():
     x = torch.randn(6, 2)
     network = inducing.models.deep_gp(2, 1, 2, inducing_points=x)
     draw = network.draw(2)
-    assert draw.function.steps[0].root.dtype == torch.float64
+    assert draw.function.steps[0].inverse.dtype == torch.float64
     assert draw(x).dtype == draw.inducing.dtype == draw.layers[0].kl.dtype == torch.float32
     assert network.sample_functions(2)(x).dtype == torch.float32
 

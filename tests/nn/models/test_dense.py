@@ -1,3 +1,5 @@
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -60,3 +62,17 @@ def test_a_list_of_posteriors():
 def test_the_mean_function_of_a_deep_gp_is_that_of_its_hidden_layers(mean):
     network = inducing.models.deep_gp(2, 1, 3, mean=mean, num_inducing=5)
     assert [layer.mean for layer in network.layers] == [mean, mean, "zero"]
+
+
+@pytest.mark.parametrize("name", inducing.models.__all__)
+def test_signatures_show_the_arguments_for_inducing_points(name):
+    found = inspect.signature(getattr(inducing.models, name)).parameters
+    shared = {name: each.default for name, each in list(found.items())[-5:]}
+    wanted = {"inducing_points": None, "inducing_targets": None, "num_inducing": None}
+    assert shared == wanted | {"learn_inducing_locations": True, "generator": None}
+    assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found.values())
+
+
+def test_unknown_arguments_are_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'inducing_point'"):
+        inducing.models.mlp(3, 1, inducing_point=X)

@@ -92,7 +92,7 @@ def test_the_order_of_weights_is_that_of_patches():
     image = torch.randn(3, 2, 2, dtype=torch.float64)
     patch = torch.nn.functional.unfold(image[None], kernel_size=2)[0, :, 0]
     # left holds fan_in L_c
-    left, right = precision.left.dense()[0], precision.right.dense()[0]
+    left, right = precision.first.dense()[0], precision.last.dense()[0]
     expected = torch.einsum("cij,ck,kmn,ijmn->", image, left, image, right.reshape(2, 2, 2, 2))
     torch.testing.assert_close(precision.quadratic(patch[None, None, :, None])[0], expected)
 

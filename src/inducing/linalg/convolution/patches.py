@@ -32,13 +32,13 @@ from typing import Any, Protocol
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from inducing.linalg.convolution.circular import CircularGram
 from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.zero_padded import ExactGram
+from inducing.linalg.first_order import first_order_only
 
 # elements of the map to process at a time: 2 MiB in float32
 CHUNK = 2**19
@@ -122,7 +122,7 @@ class _Gram(torch.autograd.Function):
         return ordered.reshape(samples, channels * ctx.count, channels * ctx.count)
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         (x, weights), count = ctx.saved_tensors, ctx.count
         symmetric = cotangents[0] + cotangents[0].mT
@@ -152,7 +152,7 @@ class _Cross(torch.autograd.Function):
         return kernels.flatten(2).mT
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         x, values = ctx.saved_tensors
         geometry, cotangent = ctx.geometry, cotangents[0]

@@ -1,8 +1,8 @@
 """Drawn functions of a Gaussian process layer, given its values at the inducing inputs.
 
-With K = RR' at the inducing inputs, u = m + R a and A = R^-1 K_uf,
+With K = RR' at the inducing inputs, u = m + R a and A = K_fu R^-T,
 
-    f | u  ~  N(m(x) + A'a, k_ff - A'A)
+    f | u  ~  N(m(x) + A a, k_ff - A A')
 
 Jitter is added to both K and k_ff, so it is part of the model: a small independent noise in every value.
 """
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from inducing.linalg.cholesky import solve_lower
+from inducing.linalg.moments import moments_at_rows
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
 from inducing.nn.kernels import Kernel, Values
@@ -56,14 +56,15 @@ class Process(Function):
     """A Gaussian process given its values at the inducing inputs, sampled independently at each row.
 
     These are the marginals of F given U in Algorithm 2, which is sufficient for a likelihood that factorises over rows.
-    Computations are in float64. The outputs have the dtype of the inputs.
+    Computations are in float64, except for products with `spread`, which are in its dtype. The outputs have the dtype of the
+    inputs.
 
     Arguments:
         kernel: The covariance function.
         values: Its evaluated hyperparameters.
         mean: The mean function.
         inducing_inputs: The inputs at which u is known.
-        root: R.
+        inverse: R^-1.
         nugget: The jitter on k_ff.
         whitened: a, or its mean if a is integrated out.
         spread: The root of the covariance of a, for each output or one for all, if a is integrated out.
@@ -75,7 +76,7 @@ class Process(Function):
     values: Values
     mean: Function
     inducing_inputs: Float[Tensor, "#S M D"]
-    root: Float[Tensor, "#S M M"]
+    inverse: Float[Tensor, "#S M M"]
     nugget: Float[Tensor, "#S"]
     whitened: Float[Tensor, "#S M O"]
     spread: Float[Tensor, "#S #O M M"] | None
@@ -89,18 +90,14 @@ class Process(Function):
     def moments(self, x: Float[Tensor, "#S N D"]) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"]]:
         """Return the mean and variance of the values at each row."""
         rows = x.double()
-        # A = R^-1 K_uf
-        cross = self.kernel.matrix(self.values, self.inducing_inputs, rows)
-        projected = solve_lower(self.root[:, None], cross[:, None])[:, 0]
-        mean = self.mean(rows) + projected.mT @ self.whitened
-        # k_ff - A'A
+        cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
+        mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
+        # k_ff - A A' + A TT'A'
         prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
-        variance = (prior - projected.square().sum(-2))[..., None]
-        if self.spread is not None:
-            # + A'TT'A
-            variance = variance + (self.spread.mT @ projected[:, None]).square().sum(-2).mT
+        variance = prior[..., None] - explained
         # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
-        return mean.to(x.dtype), torch.maximum(variance, 1e-3 * self.nugget[:, None, None]).to(x.dtype)
+        variance = torch.maximum(variance, 1e-3 * self.nugget[:, None, None])
+        return (self.mean(rows) + mean).to(x.dtype), variance.to(x.dtype)
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
         mean, variance = self.moments(x)
@@ -158,6 +155,6 @@ def draw_path(process: Process, num_features: int) -> Path:
     # K^-1 (u - m - g(U) - e) = R^-T (a - R^-1 (g(U) + e))
     jitter = process.nugget[:, None, None].sqrt() * standard_normal((samples, *whitened.shape[1:]), whitened, generator)
     at_inducing = features(inputs) @ weights + jitter
-    residual = whitened - solve_lower(process.root[:, None], at_inducing[:, None])[:, 0]
-    correction = torch.linalg.solve_triangular(process.root.mT, residual, upper=True)
+    residual = whitened - process.inverse @ at_inducing
+    correction = process.inverse.mT @ residual
     return Path(process.kernel, process.values, process.mean, inputs, correction, features, weights)

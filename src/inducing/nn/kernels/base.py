@@ -52,71 +52,68 @@ class Kernel(ABC):
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
-    """k(x, y) = k_1(x, y) + k_2(x, y): the sum of independent functions."""
+class Combination(Kernel):
+    """Base class of kernels whose values are combined from those of other kernels."""
 
     kernels: tuple[Kernel, ...]
 
     def initial_values(self, in_features: int) -> dict[str, Tensor]:
-        return _concatenate_values(self.kernels, in_features)
+        return {
+            f"{index}_{name}": value
+            for index, kernel in enumerate(self.kernels)
+            for name, value in kernel.initial_values(in_features).items()
+        }
 
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-        first, *others = (kernel.matrix(part, x, y) for kernel, part in _split_values(self.kernels, values))
-        return sum(others, start=first)
+        return self._combine(*(kernel.matrix(part, x, y) for kernel, part in self._split(values)))
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
-        first, *others = (kernel.diagonal(part, x) for kernel, part in _split_values(self.kernels, values))
-        return sum(others, start=first)
+        return self._combine(*(kernel.diagonal(part, x) for kernel, part in self._split(values)))
+
+    @abstractmethod
+    def _combine(self, first: Tensor, *others: Tensor) -> Tensor:
+        """Combine the values of all kernels."""
+
+    def _split(self, values: Values) -> list[tuple[Kernel, Values]]:
+        """Pair each kernel with its part of the concatenated hyperparameters."""
+        parts, start = [], 0
+        for kernel in self.kernels:
+            count = len(kernel.initial_values(1))
+            parts.append((kernel, values[start : start + count]))
+            start += count
+        return parts
+
+
+@dataclass(frozen=True)
+class Sum(Combination):
+    """k(x, y) = k_1(x, y) + k_2(x, y): the sum of independent functions."""
 
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         samples, _, count = shape
-        parts = [kernel.features(part, shape, generator) for kernel, part in _split_values(self.kernels, values)]
+        parts = [kernel.features(part, shape, generator) for kernel, part in self._split(values)]
         # phi = sum_j s_j phi_j with random signs s_j: E[phi phi'] = sum_j k_j
         signs = [standard_normal((samples, 1, count), values[0], generator).sign() for _ in parts]
         return SignedSum(tuple(parts), tuple(signs))
 
+    def _combine(self, first: Tensor, *others: Tensor) -> Tensor:
+        return sum(others, start=first)
+
 
 @dataclass(frozen=True)
-class Product(Kernel):
+class Product(Combination):
     """k(x, y) = k_1(x, y) * k_2(x, y)."""
-
-    kernels: tuple[Kernel, ...]
-
-    def initial_values(self, in_features: int) -> dict[str, Tensor]:
-        return _concatenate_values(self.kernels, in_features)
-
-    def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-        first, *others = (kernel.matrix(part, x, y) for kernel, part in _split_values(self.kernels, values))
-        return math.prod(others, start=first)
-
-    def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
-        first, *others = (kernel.diagonal(part, x) for kernel, part in _split_values(self.kernels, values))
-        return math.prod(others, start=first)
 
     def features(self, values: Values, shape: tuple[int, int, int], generator: Generator | None = None) -> Function:
         # products of independent features: E[phi_1 phi_1' phi_2 phi_2'] = k_1 k_2
-        return Hadamard(tuple(k.features(part, shape, generator) for k, part in _split_values(self.kernels, values)))
+        return Hadamard(tuple(kernel.features(part, shape, generator) for kernel, part in self._split(values)))
+
+    def _combine(self, first: Tensor, *others: Tensor) -> Tensor:
+        return math.prod(others, start=first)
 
 
-def _concatenate_values(kernels: tuple[Kernel, ...], in_features: int) -> dict[str, Tensor]:
-    return {
-        f"{index}_{name}": value
-        for index, kernel in enumerate(kernels)
-        for name, value in kernel.initial_values(in_features).items()
-    }
-
-
-def _split_values(kernels: tuple[Kernel, ...], values: Values) -> list[tuple[Kernel, Values]]:
-    """Pair each kernel with its part of the concatenated hyperparameters."""
-    parts, start = [], 0
-    for kernel in kernels:
-        count = len(kernel.initial_values(1))
-        parts.append((kernel, values[start : start + count]))
-        start += count
-    return parts
-
-
-def check_positive(kernel: Kernel, name: str, value: float) -> None:
-    """Raise an error if an initial value is not positive and finite."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} of {type(kernel).__name__} must be a positive number, got {value}")
+def check_positive(kernel: Kernel, *names: str) -> None:
+    """Raise an error if an initial value is given and is not positive and finite."""
+    for name in names:
+        value = getattr(kernel, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} of {type(kernel).__name__} must be a positive number, got {value}")

@@ -36,9 +36,7 @@ class Linear(Kernel):
     ard: bool = True
 
     def __post_init__(self) -> None:
-        check_positive(self, "bias", self.bias)
-        if self.variance is not None:
-            check_positive(self, "variance", self.variance)
+        check_positive(self, "bias", "variance")
 
     def initial_values(self, in_features: int) -> dict[str, Tensor]:
         variance = 1 / in_features if self.variance is None else self.variance
@@ -84,8 +82,7 @@ class ArcCosine(Kernel):
             raise ValueError(
                 f"depth must be a whole number of hidden layers from 1 to {MAX_HIDDEN_LAYERS}, got {self.depth!r}"
             )
-        check_positive(self, "weight", self.weight)
-        check_positive(self, "bias", self.bias)
+        check_positive(self, "weight", "bias")
 
     def initial_values(self, in_features: int) -> dict[str, Tensor]:
         return {"weight": torch.tensor(self.weight), "bias": torch.tensor(self.bias)}

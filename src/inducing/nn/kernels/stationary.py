@@ -18,7 +18,7 @@ from inducing.nn.kernels.base import Kernel, Values, check_positive
 
 @dataclass(frozen=True)
 class Stationary(Kernel, ABC):
-    """k(x, y) = variance * profile(r^2),   r^2 = sum_d (x_d - y_d)^2 / lengthscale_d^2.
+    """k(x, y), a function of the scaled distance r,   r^2 = sum_d (x_d - y_d)^2 / lengthscale_d^2.
 
     Arguments:
         lengthscale: Initial lengthscale. Default: sqrt(in_features), the typical distance between standardised rows.
@@ -31,9 +31,7 @@ class Stationary(Kernel, ABC):
     ard: bool = True
 
     def __post_init__(self) -> None:
-        check_positive(self, "variance", self.variance)
-        if self.lengthscale is not None:
-            check_positive(self, "lengthscale", self.lengthscale)
+        check_positive(self, "variance", "lengthscale")
 
     def initial_values(self, in_features: int) -> dict[str, Tensor]:
         lengthscale = math.sqrt(in_features) if self.lengthscale is None else self.lengthscale
@@ -42,7 +40,9 @@ class Stationary(Kernel, ABC):
 
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
         lengthscale, variance = values
-        return variance * self.profile(_squared_distances(x / lengthscale, y / lengthscale))
+        # distances do not depend on the origin, and are more accurate if it is close to the rows
+        centre = y.detach().mean((0, 1))
+        return self.covariance((x - centre) / lengthscale, (y - centre) / lengthscale, variance)
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
         return values[1].expand(x.shape[:-1])
@@ -56,8 +56,8 @@ class Stationary(Kernel, ABC):
         return Cosines(frequencies, phases, (2 * variance).sqrt())
 
     @abstractmethod
-    def profile(self, squared: Tensor) -> Tensor:
-        """Return k as a function of r^2, for unit variance."""
+    def covariance(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
+        """Return k for all pairs of rows, which are already divided by the lengthscale."""
 
     @abstractmethod
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
@@ -68,8 +68,9 @@ class Stationary(Kernel, ABC):
 class SquaredExponential(Stationary):
     """k(x, y) = variance * exp(-r^2 / 2): very smooth functions."""
 
-    def profile(self, squared: Tensor) -> Tensor:
-        return torch.exp(-0.5 * squared)
+    def covariance(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
+        # log k = x'y - |x|^2 / 2 + log(variance) - |y|^2 / 2
+        return _products_with_offsets(x, variance.log() - x.square().sum(-1) / 2, y, -y.square().sum(-1) / 2).exp_()
 
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
         return standard_normal(shape, like, generator)
@@ -78,6 +79,15 @@ class SquaredExponential(Stationary):
 @dataclass(frozen=True)
 class Matern(Stationary, ABC):
     """Matern kernels with smoothness nu. The spectral density is a Student t with 2 nu degrees of freedom."""
+
+    def covariance(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
+        # r^2 = -2 x'y + |x|^2 + |y|^2; at equal rows the gradient of r is zero instead of infinite
+        squared = _products_with_offsets(-2 * x, x.square().sum(-1), y, y.square().sum(-1))
+        return variance * self.profile(squared.clamp_min(1e-30).sqrt())
+
+    @abstractmethod
+    def profile(self, distance: Tensor) -> Tensor:
+        """Return k as a function of r, for unit variance."""
 
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
         # t = z / sqrt(g), g ~ Gamma(nu, rate nu)
@@ -96,8 +106,8 @@ class Matern12(Matern):
 
     nu = 0.5
 
-    def profile(self, squared: Tensor) -> Tensor:
-        return torch.exp(-_root(squared))
+    def profile(self, distance: Tensor) -> Tensor:
+        return torch.exp(-distance)
 
 
 @dataclass(frozen=True)
@@ -106,8 +116,8 @@ class Matern32(Matern):
 
     nu = 1.5
 
-    def profile(self, squared: Tensor) -> Tensor:
-        scaled = math.sqrt(3) * _root(squared)
+    def profile(self, distance: Tensor) -> Tensor:
+        scaled = math.sqrt(3) * distance
         return (1 + scaled) * torch.exp(-scaled)
 
 
@@ -117,21 +127,18 @@ class Matern52(Matern):
 
     nu = 2.5
 
-    def profile(self, squared: Tensor) -> Tensor:
-        scaled = math.sqrt(5) * _root(squared)
+    def profile(self, distance: Tensor) -> Tensor:
+        scaled = math.sqrt(5) * distance
         return (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
 
 
-def _squared_distances(x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
-    """Return |x|^2 + |y|^2 - 2 x'y for all pairs of rows, after subtracting the mean of y for accuracy."""
-    centre = y.detach().mean((0, 1))
-    x, y = x - centre, y - centre
-    norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
-    samples = norms.shape[0]
-    squared = torch.baddbmm(norms, x.expand(samples, -1, -1), y.expand(samples, -1, -1).mT, alpha=-2)
-    return squared.clamp_min(0.0)
-
-
-def _root(squared: Tensor) -> Tensor:
-    """Return r = sqrt(r^2), with a zero gradient instead of an infinite one where rows are equal."""
-    return squared.clamp_min(1e-30).sqrt()
+def _products_with_offsets(
+    x: Float[Tensor, "#S N D"],
+    offset_x: Float[Tensor, "#S N"],
+    y: Float[Tensor, "#S K D"],
+    offset_y: Float[Tensor, "#S K"],
+) -> Float[Tensor, "#S N K"]:
+    """Return x'y + offset_x + offset_y for all pairs of rows, as one matrix product."""
+    left = torch.cat([x, offset_x[..., None], torch.ones_like(x[..., :1])], -1)
+    right = torch.cat([y, torch.ones_like(y[..., :1]), offset_y[..., None]], -1)
+    return left @ right.mT

@@ -70,7 +70,8 @@ class Conv2d(Layer):
         >>> import inducing, torch
         >>> from torch import nn
         >>> images = torch.randn(5, 1, 8, 8)
-        >>> layers = [inducing.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), inducing.Linear(256, 10)]
+        >>> convolution = inducing.Conv2d(1, 4, 3, padding=1)
+        >>> layers = [convolution, nn.ReLU(), nn.Flatten(), inducing.Linear(256, 10)]
         >>> network = inducing.Network(layers, inducing_points=images)
         >>> network(images, num_samples=2).shape
         torch.Size([2, 5, 10])

@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_sizes
-from inducing.linalg.cholesky import cholesky, record_jitter
+from inducing.linalg.cholesky import record_jitter
 from inducing.linalg.noise import standard_normal
+from inducing.linalg.roots import Roots, find_roots
 from inducing.nn.by_name import check_choice
 from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.draw import Draw, Function
@@ -47,7 +48,8 @@ class GPLayer(Layer):
         >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> layers = [inducing.GPLayer(3, 3, mean="identity"), inducing.GPLayer(3, 1)]
-        >>> network = inducing.Network(layers, inducing_points=x[:10], inducing_targets=y[:10])
+        >>> points = {"inducing_points": x[:10], "inducing_targets": y[:10]}
+        >>> network = inducing.Network(layers, **points)
         >>> network(x, num_samples=2).shape
         torch.Size([2, 20, 1])
     """
@@ -97,7 +99,7 @@ class GPLayer(Layer):
         self.register_buffer("projection", self._initial_projection(rows))
         mean, root = self._mean_at(rows), None
         if rows is not None and not rows.is_meta:
-            root = self._factorise(self.kernel(), rows[None].double())[0][0].detach().to(rows.dtype)
+            root = self._factorise(self.kernel(), rows[None].double())[0].root[0].detach().to(rows.dtype)
         values = ValueContext(self.in_features, self.out_features, is_last, context, mean, root)
         self.posterior = self.posterior_spec.build_values(values)
         # otherwise the values at the inducing points are sampled for the parts above
@@ -115,27 +117,29 @@ class GPLayer(Layer):
         kernel, mean = self.kernel(), self._mean_function(torch.float64)
         # a copy even in float64, since a draw must not change with the parameters
         inputs = source.to(torch.float64, copy=True)
-        root, nugget = self._factorise(kernel, inputs)
+        roots, nugget = self._factorise(kernel, inputs)
         # if no layer above depends on the values, they are integrated out of the marginals, which reduces the variance
         integrate = not context.consistent and (self.integrates_values or inducing is None)
         at_inputs = mean(inputs).expand(-1, inputs.shape[1], self.out_features)
-        whitened, kl, *moments = self.posterior(ValuePrior(root, at_inputs), context, integrate)
+        whitened, kl, *moments = self.posterior(ValuePrior(roots.root, at_inputs), context, integrate)
         if own is not None and inducing is not None and not self.integrates_values:
             # layers above need the values at the inducing points, so these are sampled, too.
             # The root of the joint covariance has R as its first block, and the new whitened values are N(0, I)
             inputs = torch.cat([part.double().expand(samples, -1, -1) for part in (own[None], inducing)], 1)
-            root, nugget = self._factorise(kernel, inputs, nugget)
-            extra = standard_normal((samples, inducing.shape[1], self.out_features), root, generator)
+            roots, nugget = self._factorise(kernel, inputs, nugget)
+            extra = standard_normal((samples, inducing.shape[1], self.out_features), inputs, generator)
             whitened = torch.cat([whitened, extra], 1)
         known, spread = moments if integrate else (whitened, None)
-        process = Process(self.kernel_spec, kernel, mean, inputs, root, nugget, known, spread, samples, generator)
+        process = Process(
+            self.kernel_spec, kernel, mean, inputs, roots.inverse, nugget, known, spread, samples, generator
+        )
         function: Function = draw_path(process, self.num_features) if context.consistent else process
         above = None
         if inducing is not None and own is not None and self.integrates_values:
             above = function(inducing)
         elif inducing is not None:
             # u = m + R a
-            above = (mean(inputs) + root @ whitened)[:, -inducing.shape[1] :].to(inducing.dtype)
+            above = (mean(inputs) + roots.root @ whitened)[:, -inducing.shape[1] :].to(inducing.dtype)
         return Draw(function, above, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype))
 
     @property
@@ -149,14 +153,14 @@ class GPLayer(Layer):
 
     def _factorise(
         self, kernel: Values, inputs: Float[Tensor, "#S M D"], nugget: Float[Tensor, "#S"] | None = None
-    ) -> tuple[Float[Tensor, "#S M M"], Float[Tensor, "#S"]]:
-        """Return the root R of K + nugget I, and the nugget."""
+    ) -> tuple[Roots, Float[Tensor, "#S"]]:
+        """Return the root R of K + nugget I with its inverse, and the nugget."""
         matrix = self.kernel_spec.matrix(kernel, inputs, inputs)
         if nugget is None:
             nugget = self.jitter * matrix.diagonal(dim1=-2, dim2=-1).median(-1).values
         record_jitter(self.jitter)
         identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-        return cholesky(matrix + nugget[:, None, None] * identity), nugget
+        return find_roots(matrix + nugget[:, None, None] * identity), nugget
 
     def _initial_projection(self, rows: Tensor | None) -> Tensor | None:
         """Return W of the mean function x W, or None if the mean function is the identity or zero."""

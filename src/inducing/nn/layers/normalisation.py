@@ -47,7 +47,8 @@ class InducingNorm(Part):
     Example:
         >>> import inducing, torch
         >>> from torch import nn
-        >>> layers = [inducing.Conv2d(1, 4, 3), inducing.InducingNorm(), nn.ReLU(), nn.Flatten(), inducing.Linear(144, 10)]
+        >>> block = [inducing.Conv2d(1, 4, 3), inducing.InducingNorm(), nn.ReLU()]
+        >>> layers = [*block, nn.Flatten(), inducing.Linear(144, 10)]
         >>> network = inducing.Network(layers, inducing_points=torch.randn(5, 1, 8, 8))
         >>> network(torch.randn(3, 1, 8, 8), num_samples=2).shape
         torch.Size([2, 3, 10])

@@ -38,7 +38,8 @@ class Likelihood(nn.Module, ABC):
         ...     def log_prob(self, outputs, y):
         ...         return torch.distributions.Laplace(outputs, 0.1).log_prob(y).sum(-1)
         ...     def sample(self, outputs, generator=None):
-        ...         uniform = 0.999999 * (torch.rand(outputs.shape, generator=generator) - 0.5)
+        ...         uniform = torch.rand(outputs.shape, generator=generator)
+        ...         uniform = 0.999999 * (uniform - 0.5)
         ...         return outputs - 0.1 * uniform.sign() * torch.log1p(-2 * uniform.abs())
         >>> Laplace().mean(torch.zeros(1, 2, 1)).shape
         torch.Size([1, 2, 1])

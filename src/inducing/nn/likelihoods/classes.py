@@ -23,7 +23,8 @@ class Bernoulli(Likelihood):
 
     Example:
         >>> import inducing, torch
-        >>> inducing.Bernoulli().log_prob(torch.zeros(1, 2, 1), torch.tensor([[True], [False]])).exp()
+        >>> outputs, y = torch.zeros(1, 2, 1), torch.tensor([[True], [False]])
+        >>> inducing.Bernoulli().log_prob(outputs, y).exp()
         tensor([[0.5000, 0.5000]])
     """
 

@@ -10,6 +10,7 @@ the mean of the noise variance.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ _QUADRATURE = (_NODES.tolist(), (_WEIGHTS / _WEIGHTS.sum()).tolist())
 
 
 class Heteroscedastic(Likelihood):
-    """Base class of likelihoods with outputs [f | g]: targets have mean f and noise with a scale that depends on g."""
+    """Base class of likelihoods with outputs [f | g]: y = f + scale(g) * t, with symmetric standard noise t."""
 
     support: ClassVar[Support] = "real"
     scaled_log_variance: Tensor
@@ -61,6 +62,36 @@ class Heteroscedastic(Likelihood):
 
     def mean(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[0]
+
+    def sample(
+        self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
+    ) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return mean + (log_square / 2).exp() * self._sample_noise(mean, generator)
+
+    def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return self._noise_log_cdf((y - mean) * (-log_square / 2).exp())
+
+    def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return self._noise_log_cdf((mean - y) * (-log_square / 2).exp())
+
+    def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
+        mean, log_square = self._split(outputs)
+        return mean + (log_square / 2).exp() * self._noise_quantile(probability).to(mean.dtype)
+
+    @abstractmethod
+    def _sample_noise(self, like: Tensor, generator: Generator | None) -> Tensor:
+        """Sample standard noise with the shape of a tensor."""
+
+    @abstractmethod
+    def _noise_log_cdf(self, t: Tensor) -> Tensor:
+        """Return the logarithm of the distribution function of the standard noise."""
+
+    @abstractmethod
+    def _noise_quantile(self, probability: float) -> Tensor:
+        """Return a quantile of the standard noise, in float64."""
 
     def extra_repr(self) -> str:
         return f"variance={self.base_variance.tolist()}, learn_variance={self.scaled_log_variance.requires_grad}"
@@ -90,7 +121,8 @@ class HeteroscedasticGaussian(Heteroscedastic):
     Example:
         >>> import inducing, torch
         >>> network = inducing.models.mlp(3, 2, num_inducing=10)
-        >>> prediction = inducing.predict(network, inducing.HeteroscedasticGaussian(), torch.randn(5, 3))
+        >>> likelihood = inducing.HeteroscedasticGaussian()
+        >>> prediction = inducing.predict(network, likelihood, torch.randn(5, 3))
         >>> prediction.mean.shape
         torch.Size([5, 1])
     """
@@ -125,24 +157,14 @@ class HeteroscedasticGaussian(Heteroscedastic):
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[1].exp()
 
-    def sample(
-        self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
-    ) -> Float[Tensor, "S B *O"]:
-        mean, log_variance = self._split(outputs)
-        return mean + (log_variance / 2).exp() * standard_normal(tuple(mean.shape), mean, generator)
+    def _sample_noise(self, like: Tensor, generator: Generator | None) -> Tensor:
+        return standard_normal(tuple(like.shape), like, generator)
 
-    def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        mean, log_variance = self._split(outputs)
-        return torch.special.log_ndtr((y - mean) * (-log_variance / 2).exp())
+    def _noise_log_cdf(self, t: Tensor) -> Tensor:
+        return torch.special.log_ndtr(t)
 
-    def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        mean, log_variance = self._split(outputs)
-        return torch.special.log_ndtr((mean - y) * (-log_variance / 2).exp())
-
-    def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
-        mean, log_variance = self._split(outputs)
-        level = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64)).item()
-        return mean + level * (log_variance / 2).exp()
+    def _noise_quantile(self, probability: float) -> Tensor:
+        return torch.special.ndtri(torch.tensor(probability, dtype=torch.float64))
 
 
 def outputs_of(mean: Float[Tensor, "*rows O"], variance: Float[Tensor, "*rows O"]) -> Float[Tensor, "*rows outputs"]:

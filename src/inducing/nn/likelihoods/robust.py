@@ -59,7 +59,7 @@ class StudentT(_DegreesOfFreedom, Likelihood):
 
     Example:
         >>> import inducing
-        >>> likelihood = inducing.StudentT(degrees_of_freedom=3.0, learn_degrees_of_freedom=False)
+        >>> likelihood = inducing.StudentT(scale=0.1, degrees_of_freedom=3.0)
     """
 
     support: ClassVar[Support] = "real"
@@ -132,11 +132,8 @@ class HeteroscedasticStudentT(_DegreesOfFreedom, Heteroscedastic):
         learn_degrees_of_freedom: Whether the degrees of freedom are learned.
 
     Example:
-        >>> import inducing, torch
-        >>> network = inducing.models.mlp(3, 2, num_inducing=10)
-        >>> prediction = inducing.predict(network, inducing.HeteroscedasticStudentT(), torch.randn(5, 3))
-        >>> prediction.mean.shape
-        torch.Size([5, 1])
+        >>> import inducing
+        >>> likelihood = inducing.HeteroscedasticStudentT(variance=[0.1, 0.2])
     """
 
     def __init__(
@@ -163,23 +160,14 @@ class HeteroscedasticStudentT(_DegreesOfFreedom, Heteroscedastic):
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[1].exp() * (1 + MIN_DEGREES_OF_FREEDOM / self._excess())
 
-    def sample(
-        self, outputs: Float[Tensor, "S B *outputs"], generator: Generator | None = None
-    ) -> Float[Tensor, "S B *O"]:
-        mean, log_square = self._split(outputs)
-        return mean + (log_square / 2).exp() * _sample_t(mean, self.degrees_of_freedom, generator)
+    def _sample_noise(self, like: Tensor, generator: Generator | None) -> Tensor:
+        return _sample_t(like, self.degrees_of_freedom, generator)
 
-    def log_cdf(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        mean, log_square = self._split(outputs)
-        return _log_cdf((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom)
+    def _noise_log_cdf(self, t: Tensor) -> Tensor:
+        return _log_cdf(t, self.degrees_of_freedom)
 
-    def log_survival(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B *O"]:
-        mean, log_square = self._split(outputs)
-        return _log_cdf((mean - y) * (-log_square / 2).exp(), self.degrees_of_freedom)
-
-    def icdf(self, outputs: Float[Tensor, "S B *outputs"], probability: float) -> Float[Tensor, "S B *O"]:
-        mean, log_square = self._split(outputs)
-        return mean + (log_square / 2).exp() * _quantile(probability, self.degrees_of_freedom).to(mean.dtype)
+    def _noise_quantile(self, probability: float) -> Tensor:
+        return _quantile(probability, self.degrees_of_freedom)
 
     def extra_repr(self) -> str:
         return (

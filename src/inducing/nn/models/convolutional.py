@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
-from torch import Generator, Tensor, nn
+from torch import nn
 
 from inducing.linalg.convolution.geometry import Boundary
 from inducing.nn.context import Shape
 from inducing.nn.layers import Conv2d, InducingNorm, Linear, Residual
-from inducing.nn.models.assembly import assemble
+from inducing.nn.models.assembly import InducingArguments, assemble, takes_inducing
 from inducing.nn.network import Network
 from inducing.nn.posteriors import Posterior, PosteriorOfLayers, posteriors_for_layers
 from inducing.nn.priors import Prior
 
 
+@takes_inducing
 def lenet(
     input_shape: Shape = (1, 28, 28),
     out_features: int = 10,
@@ -24,13 +26,11 @@ def lenet(
     posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool = False,
-    inducing_points: Tensor | None = None,
-    inducing_targets: Tensor | None = None,
-    num_inducing: int | None = None,
-    learn_inducing_locations: bool = True,
-    generator: Generator | None = None,
+    **inducing: Unpack[InducingArguments],
 ) -> Network:
     """The paper's network for MNIST: two blocks of conv2d-relu-maxpool, then conv2d-relu-linear; 4 layers with weights.
+
+    The arguments for inducing points, here images, are those of `inducing.models.mlp`.
 
     Arguments:
         input_shape: Channels, height and width of an image; at least 4 x 4 pixels.
@@ -41,11 +41,6 @@ def lenet(
             layer. By default, the number of inducing patches of a local layer is its fan-in.
         boundary: Boundary of the inducing images in global layers, see `inducing.Conv2d`.
         normalise: Whether an `inducing.InducingNorm` follows each convolution.
-        inducing_points: Initial inducing images, e.g. ``x[:100]``.
-        inducing_targets: Labels of these images.
-        num_inducing: Number of inducing images to draw from N(0, 1), if none are given.
-        learn_inducing_locations: Whether the inducing images are parameters.
-        generator: Source of random initial values. Default: torch's global generator.
 
     Example:
         >>> import inducing, torch
@@ -67,11 +62,10 @@ def lenet(
         nn.Flatten(),
         make.linear(channels * (height // 4) * (width // 4), out_features),
     ]
-    return assemble(
-        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
-    )
+    return assemble(layers, input_shape, inducing)
 
 
+@takes_inducing
 def resnet8(
     input_shape: Shape = (3, 32, 32),
     out_features: int = 10,
@@ -81,11 +75,7 @@ def resnet8(
     posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool = False,
-    inducing_points: Tensor | None = None,
-    inducing_targets: Tensor | None = None,
-    num_inducing: int | None = None,
-    learn_inducing_locations: bool = True,
-    generator: Generator | None = None,
+    **inducing: Unpack[InducingArguments],
 ) -> Network:
     """The paper's network for CIFAR-10: conv2d-relu, three residual blocks with average pooling, linear.
 
@@ -94,7 +84,8 @@ def resnet8(
 
     Example:
         >>> import inducing, torch
-        >>> network = inducing.models.resnet8(channels=4, posterior="factorised->global", num_inducing=5)
+        >>> posterior = "factorised->global"
+        >>> network = inducing.models.resnet8(channels=4, posterior=posterior, num_inducing=5)
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])
     """
@@ -104,11 +95,10 @@ def resnet8(
         first, second = make.convolution(channels, channels), make.convolution(channels, channels)
         layers += [Residual(*first, nn.ReLU(), *second, nn.ReLU()), pool]
     layers += [nn.Flatten(), make.linear(channels, out_features)]
-    return assemble(
-        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
-    )
+    return assemble(layers, input_shape, inducing)
 
 
+@takes_inducing
 def resnet18(
     input_shape: Shape = (3, 32, 32),
     out_features: int = 10,
@@ -118,11 +108,7 @@ def resnet18(
     posterior: PosteriorOfLayers = "global",
     boundary: Boundary = "circular",
     normalise: bool | None = None,
-    inducing_points: Tensor | None = None,
-    inducing_targets: Tensor | None = None,
-    num_inducing: int | None = None,
-    learn_inducing_locations: bool = True,
-    generator: Generator | None = None,
+    **inducing: Unpack[InducingArguments],
 ) -> Network:
     """ResNet-18 (He et al., 2016) for small images: a 3 x 3 convolution, four stages of two blocks, linear.
 
@@ -135,7 +121,8 @@ def resnet18(
 
     Example:
         >>> import inducing, torch
-        >>> network = inducing.models.resnet18(channels=2, posterior="factorised->global", num_inducing=5)
+        >>> settings = {"posterior": "factorised->global", "num_inducing": 5}
+        >>> network = inducing.models.resnet18(channels=2, **settings)
         >>> network(torch.randn(3, 3, 32, 32)).shape
         torch.Size([1, 3, 10])
     """
@@ -153,9 +140,7 @@ def resnet18(
             layers += [Residual(*first, nn.ReLU(), *second, shortcut=shortcut), nn.ReLU()]
             width = wider
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(width, out_features)]
-    return assemble(
-        layers, input_shape, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
-    )
+    return assemble(layers, input_shape, inducing)
 
 
 def _image_shape(shape: Shape) -> Shape:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
-from torch import Generator, Tensor, nn
+from torch import nn
 
 from inducing.nn.layers import Linear
-from inducing.nn.models.assembly import assemble
+from inducing.nn.models.assembly import InducingArguments, assemble, takes_inducing
 from inducing.nn.network import Network
 from inducing.nn.posteriors import LocalInducing, PosteriorOfLayers, posteriors_for_layers
 from inducing.nn.priors import Prior
 
 
+@takes_inducing
 def mlp(
     in_features: int,
     out_features: int,
@@ -23,11 +25,7 @@ def mlp(
     posterior: PosteriorOfLayers = "global",
     activation: Callable[[], nn.Module] = nn.ReLU,
     bias: bool = True,
-    inducing_points: Tensor | None = None,
-    inducing_targets: Tensor | None = None,
-    num_inducing: int | None = None,
-    learn_inducing_locations: bool = True,
-    generator: Generator | None = None,
+    **inducing: Unpack[InducingArguments],
 ) -> Network:
     """A fully connected network with any posterior.
 
@@ -51,7 +49,8 @@ def mlp(
 
     Example:
         >>> import inducing
-        >>> network = inducing.models.mlp(3, 1, hidden=[50, 50], posterior="factorised->global", num_inducing=20)
+        >>> posterior = "factorised->global"
+        >>> network = inducing.models.mlp(3, 1, posterior=posterior, num_inducing=20)
     """
     if isinstance(hidden, int):
         raise TypeError(
@@ -61,13 +60,12 @@ def mlp(
         raise TypeError(f"activation must be a module class, e.g. activation=torch.nn.Tanh, got {activation!r}")
     widths = [in_features, *hidden, out_features]
     posteriors = posteriors_for_layers(posterior, len(widths) - 1)
-    if num_inducing is None and inducing_points is not None:
-        num_inducing = len(inducing_points)
+    points, num_inducing = inducing.get("inducing_points"), inducing.get("num_inducing")
+    if num_inducing is None and points is not None:
+        num_inducing = len(points)
     layers: list[nn.Module] = []
     for fan_in, fan_out, each in zip(widths, widths[1:], posteriors, strict=False):
         if isinstance(each, LocalInducing) and each.num_inducing is None:
             each = dataclasses.replace(each, num_inducing=num_inducing)
         layers += [Linear(fan_in, fan_out, bias, prior, each), activation()]
-    return assemble(
-        layers[:-1], in_features, inducing_points, inducing_targets, num_inducing, learn_inducing_locations, generator
-    )
+    return assemble(layers[:-1], in_features, inducing)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from torch import Generator, Tensor
+from typing import Unpack
 
 from inducing.checks import check_whole
 from inducing.nn.kernels import Kernel
 from inducing.nn.layers.gp import GPLayer, MeanKind
+from inducing.nn.models.assembly import InducingArguments, takes_inducing
 from inducing.nn.network import Network
 from inducing.nn.posteriors import PosteriorOfLayers, posteriors_for_layers
 
 
+@takes_inducing
 def deep_gp(
     in_features: int,
     out_features: int,
@@ -22,15 +23,12 @@ def deep_gp(
     kernel: Kernel | str | Sequence[Kernel | str] = "squared-exponential",
     mean: MeanKind = "identity",
     posterior: PosteriorOfLayers = "global",
-    inducing_points: Tensor | None = None,
-    inducing_targets: Tensor | None = None,
-    num_inducing: int | None = None,
-    learn_inducing_locations: bool = True,
-    generator: Generator | None = None,
+    **inducing: Unpack[InducingArguments],
 ) -> Network:
     """A deep Gaussian process with any posterior.
 
-    The mean function of the last layer is zero.
+    The mean function of the last layer is zero. The arguments for inducing points are those of `inducing.models.mlp`. The
+    points are also the initial inducing inputs of layers that have their own.
 
     Arguments:
         in_features: Number of inputs.
@@ -41,17 +39,12 @@ def deep_gp(
         mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
             last layer only; or a list, one for each layer.
-        inducing_points: Initial inducing points, e.g. ``x[:100]``. They are also the initial inducing inputs of layers
-            that have their own.
-        inducing_targets: Targets of these rows.
-        num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
-        learn_inducing_locations: Whether the inducing points are parameters.
-        generator: Source of random initial values. Default: torch's global generator.
 
     Example:
         >>> import inducing, torch
         >>> x, y = torch.randn(200, 3), torch.randn(200, 1)
-        >>> network = inducing.models.deep_gp(3, 1, num_layers=3, inducing_points=x[:50], inducing_targets=y[:50])
+        >>> points = {"inducing_points": x[:50], "inducing_targets": y[:50]}
+        >>> network = inducing.models.deep_gp(3, 1, num_layers=3, **points)
     """
     num_layers = check_whole("num_layers", num_layers)
     hidden = min(in_features, 30) if width is None else width
@@ -65,12 +58,6 @@ def deep_gp(
         GPLayer(fan_in, fan_out, each, "zero" if index == num_layers - 1 else mean, posteriors[index])
         for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], kernel, strict=False))
     ]
-    return Network(
-        layers,
-        inducing_points,
-        inducing_targets if layers[-1].needs_inducing else None,
-        num_inducing,
-        in_features,
-        learn_inducing_locations,
-        generator,
-    )
+    if not layers[-1].needs_inducing:
+        inducing |= {"inducing_targets": None}
+    return Network(layers, input_shape=in_features, **inducing)

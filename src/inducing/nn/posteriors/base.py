@@ -41,7 +41,7 @@ class Posterior(ABC):  # noqa: B024
 class PosteriorModule(nn.Module, ABC):
     """A posterior with its parameters."""
 
-    # whether the gradient of a sampled KL is about as accurate as that of the closed form; sampling costs less
+    # whether training with sampled KLs is about as good as with the closed form; sampling costs less
     sampled_kl_has_low_variance: ClassVar[bool] = False
 
 
@@ -157,7 +157,7 @@ class ValuePrior(NamedTuple):
 
     Arguments:
         root: R, the lower Cholesky factor of the covariance.
-        mean: m.
+        mean: The mean m.
     """
 
     root: Float[Tensor, "#S M M"]
@@ -168,7 +168,7 @@ class ValueSample(NamedTuple):
     """A sample of the whitened values a of a Gaussian process, u = m + R a.
 
     Arguments:
-        whitened: a.
+        whitened: The whitened values a.
         kl: log Q - log P of each sample, or its expectation.
         mean: E[a], if a is integrated out.
         spread: Root of V[a], for each output or one for all, if a is integrated out.

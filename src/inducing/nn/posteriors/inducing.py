@@ -31,8 +31,20 @@ from inducing.nn.posteriors.convolution import ConvolvedWeights
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind, PseudoLikelihood
 
 
+class InducingPosterior(base.WeightPosterior, base.ValuePosterior):
+    """Base class of posteriors with a pseudo-likelihood."""
+
+    precision: PrecisionKind | None
+    kl: KLKind
+
+    def __post_init__(self) -> None:
+        if self.precision is not None:
+            check_choice("precision", self.precision, PrecisionKind)
+        check_choice("kl", self.kl, KLKind)
+
+
 @dataclass(frozen=True)
-class LocalInducing(base.WeightPosterior, base.ValuePosterior):
+class LocalInducing(InducingPosterior):
     """Regression on inducing inputs that are learned for each layer. There is no correlation between layers.
 
     Arguments:
@@ -50,9 +62,7 @@ class LocalInducing(base.WeightPosterior, base.ValuePosterior):
     kl: KLKind = "sample"
 
     def __post_init__(self) -> None:
-        if self.precision is not None:
-            check_choice("precision", self.precision, PrecisionKind)
-        check_choice("kl", self.kl, KLKind)
+        super().__post_init__()
         base.check_number(self.num_inducing)
 
     def build_weights(self, context: base.WeightContext) -> InducingWeights:
@@ -73,7 +83,7 @@ class LocalInducing(base.WeightPosterior, base.ValuePosterior):
 
 
 @dataclass(frozen=True)
-class GlobalInducing(base.WeightPosterior, base.ValuePosterior):
+class GlobalInducing(InducingPosterior):
     """Regression on inducing points propagated from the layers below (Eq. 11 of the paper). Layers are correlated.
 
     Arguments:
@@ -89,11 +99,6 @@ class GlobalInducing(base.WeightPosterior, base.ValuePosterior):
     precision: PrecisionKind | None = None
     log_precision: float | None = None
     kl: KLKind = "sample"
-
-    def __post_init__(self) -> None:
-        if self.precision is not None:
-            check_choice("precision", self.precision, PrecisionKind)
-        check_choice("kl", self.kl, KLKind)
 
     def build_weights(self, context: base.WeightContext) -> InducingWeights | ConvolvedWeights:
         rows, generator = context.network.num_inducing, context.network.generator
@@ -131,16 +136,17 @@ class InducingWeights(PseudoLikelihood, base.WeightModule):
             prior,
             context.num_samples,
             generator=context.generator,
-            closed_form_kl=self.uses_closed_form_kl or context.closed_form_kl,
+            closed_form_kl=self.uses_closed_form_kl or context.closed_form_regressions,
         )
 
 
 class InducingValues(PseudoLikelihood, base.ValueModule):
     """Posterior over the values of a Gaussian process: regression of pseudo-outputs on the values (Algorithm 2)."""
 
+    sampled_kl_has_low_variance = True
+
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
-        closed_form_kl = self.uses_closed_form_kl or context.closed_form_kl
-        return regress_values(self.pseudo_data(), prior, context, closed_form_kl, integrate)
+        return regress_values(self.pseudo_data(), prior, context, self.uses_closed_form_kl, integrate)
 
 
 def regress_values(
@@ -150,14 +156,19 @@ def regress_values(
     root, data = prior.root, pseudo_outputs.to(torch.float64)
     data = data._replace(values=data.values - prior.mean)
     identity = ScaledIdentity(root.new_ones(1), root.shape[-1])
+    if not integrate:
+        closed_form_kl = closed_form_kl or context.closed_form_regressions
+        samples, generator = context.num_samples, context.generator
+        regressed = regress(root, data, identity, samples, generator=generator, closed_form_kl=closed_form_kl)
+        return base.ValueSample(*regressed)
     groups, columns = data.layout
     noise = standard_normal((context.num_samples, groups, root.shape[-1], columns), root, context.generator)
     # A = I + R' Lambda R = TT'
     posterior, cross = factorise(identity.add_to(data.gram(root))), data.cross(root)
-    conditional = condition(*posterior, cross, noise, moments=integrate or closed_form_kl)
-    kl = primal_kl(conditional, identity, noise, closed_form_kl)
-    sample = base.ValueSample(by_output(conditional.draw), kl.expand(context.num_samples))
-    if not integrate or conditional.mean is None:
-        return sample
+    conditional = condition(*posterior, cross, noise, moments=True)
+    assert conditional.mean is not None
+    assert conditional.root is not None
+    kl = primal_kl(conditional, identity, noise, closed_form_kl or context.closed_form_kl)
     # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
-    return sample._replace(mean=by_output(conditional.mean), spread=conditional.root)
+    moments = by_output(conditional.mean), conditional.root.to(pseudo_outputs.values.dtype)
+    return base.ValueSample(by_output(conditional.draw), kl.expand(context.num_samples), *moments)

@@ -131,7 +131,7 @@ class OptimalWeights(OptimalModule, base.WeightModule):
             prior,
             context.num_samples,
             generator=context.generator,
-            closed_form_kl=context.closed_form_kl,
+            closed_form_kl=context.closed_form_regressions,
             exact=True,
         )
 
@@ -143,7 +143,7 @@ class OptimalValues(OptimalModule, base.ValueModule):
     inducing_inputs = None
 
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
-        return regress_values(_as_pseudo_likelihood(self, context), prior, context, context.closed_form_kl, integrate)
+        return regress_values(_as_pseudo_likelihood(self, context), prior, context, False, integrate)
 
 
 class HeteroscedasticWeights(OptimalModule, base.WeightModule):
@@ -190,7 +190,7 @@ class HeteroscedasticWeights(OptimalModule, base.WeightModule):
             prior,
             context.num_samples,
             generator=context.generator,
-            closed_form_kl=context.closed_form_kl,
+            closed_form_kl=context.closed_form_regressions,
             exact=True,
         )
 

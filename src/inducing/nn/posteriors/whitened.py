@@ -67,22 +67,25 @@ class WhitenedValues(ValueModule):
 
     def moments(self) -> tuple[Float[Tensor, "M O"], Float[Tensor, "O M M"]]:
         """Return the mean of a, and the root T of its covariance for each output."""
-        scale = (LOG_PRECISION_SCALE * self.scaled_log_scale.double()).exp()
+        root = lower_triangular((LOG_PRECISION_SCALE * self.scaled_log_scale).exp(), self.root_lower)
         # a copy, since a draw must not change with the parameters
-        return self.whitened_mean.to(torch.float64, copy=True), lower_triangular(scale, self.root_lower.double())
+        return self.whitened_mean.clone(), root
 
     def closed_form_kl(self) -> Float[Tensor, ""]:
         """Return KL = (|mean|^2 + |T|^2 - log|TT'| - count) / 2."""
-        mean, root = self.moments()
-        log_volume = 2 * LOG_PRECISION_SCALE * self.scaled_log_scale.double().sum()
-        return (mean.square().sum() + root.square().sum() - log_volume - mean.numel()) / 2
+        return self._closed_form_kl(*self.moments())
 
     def forward(self, prior: ValuePrior, context: DrawContext, integrate: bool = False) -> ValueSample:
-        centre, spread = self.moments()
-        noise = standard_normal((context.num_samples, *centre.shape), centre, context.generator)
-        kl = self.closed_form_kl().expand(context.num_samples)
-        sample = ValueSample(centre + multiply_by_output(spread, noise), kl)
-        return sample._replace(mean=centre[None], spread=spread[None]) if integrate else sample
+        mean, root = self.moments()
+        noise = standard_normal((context.num_samples, *mean.shape), prior.root, context.generator)
+        whitened = mean.double() + multiply_by_output(root, noise.to(root.dtype))
+        sample = ValueSample(whitened, self._closed_form_kl(mean, root).expand(context.num_samples))
+        return sample._replace(mean=mean.double()[None], spread=root[None]) if integrate else sample
+
+    def _closed_form_kl(self, mean: Float[Tensor, "M O"], root: Float[Tensor, "O M M"]) -> Float[Tensor, ""]:
+        log_volume = 2 * LOG_PRECISION_SCALE * self.scaled_log_scale.sum(dtype=torch.float64)
+        squares = mean.square().sum(dtype=torch.float64) + root.square().sum(dtype=torch.float64)
+        return (squares - log_volume - mean.numel()) / 2
 
 
 def multiply_by_output(root: Float[Tensor, "O M M"], noise: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:
