@@ -1,5 +1,6 @@
 """Threads: who decides on their number, and how they wait."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch
 import inducing
 from inducing import threads
 from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
+from tests import processes
 
 
 @pytest.fixture
@@ -140,22 +142,6 @@ def test_fit_and_predict_leave_settings_of_the_user(two_cores):
     assert torch.get_num_threads() == 3
 
 
-@pytest.mark.parametrize(("worth", "wanted"), [(1e12, {1}), (1.0, {2})])
-def test_predict_chooses_by_its_work(two_cores, monkeypatch, worth, wanted):
-    _, network = make_run()
-    monkeypatch.setattr(threads, "WORTH_A_THREAD", worth)
-    seen, original = set(), inducing.FunctionSamples.forward
-
-    def forward(self, x):
-        if len(x) > 1:
-            seen.add(torch.get_num_threads())
-        return original(self, x)
-
-    monkeypatch.setattr(inducing.FunctionSamples, "forward", forward)
-    inducing.predict(network, inducing.Gaussian(), torch.randn(6, 2), 4, batch_size=3)
-    assert seen == wanted
-
-
 @pytest.mark.parametrize("batch_size", [1, 1000])
 def test_the_threads_of_draws_do_not_depend_on_the_batch_size(two_cores, monkeypatch, batch_size):
     """With another number of threads the drawn functions would be rounded differently."""
@@ -176,20 +162,43 @@ def test_the_threads_of_draws_do_not_depend_on_the_batch_size(two_cores, monkeyp
     assert seen == [1]
 
 
+@pytest.fixture
+def _no_settings(monkeypatch):
+    for name in (*threads.WAIT_VARIABLES, *threads.COUNT_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("_no_settings")
 @pytest.mark.parametrize(
-    ("before", "variables", "wanted"),
+    ("variables", "wanted"),
     [
-        ("", {}, "None True False" if sys.platform == "linux" else "passive True False"),
-        ("import torch", {}, "None False False"),
-        ("", {"OMP_WAIT_POLICY": "active"}, "active True True"),
-        ("import torch", {"GOMP_SPINCOUNT": "0"}, "None False True"),
+        ({}, "None True False" if sys.platform == "linux" else "passive True False"),
+        ({"OMP_WAIT_POLICY": "active"}, "active True True"),
     ],
 )
-def test_the_wait_policy_of_the_user_is_left_alone(before, variables, wanted):
-    hidden = {*threads.WAIT_VARIABLES, *threads.COUNT_VARIABLES}
-    environment = {name: value for name, value in os.environ.items() if name not in hidden} | variables
-    script = f"{before}\nimport os, inducing.threads as t\nprint(os.environ.get('OMP_WAIT_POLICY'), t.IMPORTED_BEFORE_TORCH, t.WAITING_IS_CHOSEN)"
+def test_the_wait_policy_of_the_user_is_left_alone(variables, wanted):
+    script = "import os, inducing.threads as t\nprint(os.environ.get('OMP_WAIT_POLICY'), t.IMPORTED_BEFORE_TORCH, t.WAITING_IS_CHOSEN)"
     run = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, "-c", script],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     assert run.stdout.strip() == wanted
+
+
+@pytest.mark.usefixtures("_no_settings")
+@pytest.mark.parametrize(
+    ("variables", "wanted"), [({}, "None False False"), ({"GOMP_SPINCOUNT": "0"}, "None False True")]
+)
+def test_the_wait_policy_is_left_alone_where_torch_was_imported_before(variables, wanted):
+    (run,) = processes.run_all([(variables, print_wait_policy)])
+    assert run.stdout == wanted, run.stderr
+
+
+def print_wait_policy():
+    """In a process that has imported torch."""
+    importlib.reload(threads)
+    sys.stdout.write(f"{os.environ.get('OMP_WAIT_POLICY')} {threads.IMPORTED_BEFORE_TORCH} {threads.WAITING_IS_CHOSEN}")

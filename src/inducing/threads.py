@@ -1,8 +1,9 @@
 """The number of threads of a computation.
 
-`fit` and `predict` use several threads only for large computations. The number depends on the computation and the number of
-cores, but not on timings or the load, since sums are rounded differently with another number of threads. Whether waiting
-threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does not change results.
+`fit`, and `predict` when it draws functions, use several threads only for large computations. The number depends on the
+computation and the number of cores, but not on timings or the load, since sums are rounded differently with another number
+of threads. Whether waiting threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does not
+change results.
 
 Settings of the user have priority: the environment variables below, and `torch.set_num_threads` with a number other than
 the default. `import inducing` imports this module before torch.
@@ -78,7 +79,7 @@ def threads_of_user() -> int | None:
 
 
 def threads_for(operations: float) -> int:
-    """Return the number of threads for a step or a batch with this number of floating-point operations."""
+    """Return the number of threads for a step, or for drawing functions, with this number of floating-point operations."""
     of_user = threads_of_user()
     if of_user is not None:
         return of_user

@@ -5,7 +5,7 @@ import torch
 import inducing
 
 
-def train(folder, num_steps=400):
+def train(folder, num_steps):
     """Train a small network, and write its parameters and history beside the folder of its checkpoints."""
     torch.set_num_threads(1)
     torch.manual_seed(0)

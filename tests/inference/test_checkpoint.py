@@ -8,7 +8,6 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 import warnings
 from functools import partial
@@ -27,7 +26,6 @@ from inducing.inference.state import TrainingState
 from tests import processes
 from tests.inference.killed_training import train
 
-ROOT = Path(__file__).parents[2]
 X = torch.linspace(-1, 1, 20)[:, None]
 Y = X.sin()
 
@@ -482,18 +480,19 @@ def wait_for_checkpoint(folder, is_running):
 
 def test_killed_ten_times_at_random_moments(tmp_path):
     """kill -9, ten times, anywhere: parameters, history and log are those of an uninterrupted run, bit by bit."""
-    assert processes.wait(processes.start(train, tmp_path / "whole")) == 0
+    num_steps = 150
+    assert processes.wait(processes.start(train, tmp_path / "whole", num_steps)) == 0
     random.seed(0)
     kills = 0
     while kills < 10:
-        process = processes.start(train, tmp_path / "killed")
+        process = processes.start(train, tmp_path / "killed", num_steps)
         wait_for_checkpoint(tmp_path / "killed", process.is_alive)
         time.sleep(random.uniform(0.0, 0.15))
         process.kill()
         if processes.wait(process) == 0:
             break
         kills += 1
-    assert processes.wait(processes.start(train, tmp_path / "killed")) == 0
+    assert processes.wait(processes.start(train, tmp_path / "killed", num_steps)) == 0
     assert kills >= 5
     (parameters, history), (expected_parameters, expected_history) = (
         torch.load(tmp_path / name) for name in ("killed.pt", "whole.pt")
@@ -503,18 +502,17 @@ def test_killed_ten_times_at_random_moments(tmp_path):
     steps = [
         int(line.split('"step": ')[1].split(",")[0]) for line in (tmp_path / "killed.jsonl").read_text().splitlines()
     ]
-    assert steps == list(range(1, 401))
+    assert steps == list(range(1, num_steps + 1))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, None)])
 def test_signals_checkpoint_and_leave_with_a_message(tmp_path, number, code):
     folder = tmp_path / "run"
-    script = f"from tests.inference.killed_training import train; train({str(folder)!r}, 100_000)"
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    wait_for_checkpoint(folder, lambda: process.poll() is None)
-    process.send_signal(number)
-    _, shown = process.communicate(timeout=60)
-    assert process.returncode not in (0, -signal.SIGKILL)
+    process = processes.start(train, folder, 100_000, errors=tmp_path / "errors")
+    wait_for_checkpoint(folder, process.is_alive)
+    os.kill(process.pid, number)
+    assert processes.wait(process, 60) not in (None, 0, -signal.SIGKILL)
+    shown = (tmp_path / "errors").read_text()
     assert "stopped after step" in shown
     assert f"the same command continues from {folder}" in shown
     newest = sorted(folder.glob("step-*"))[-1]

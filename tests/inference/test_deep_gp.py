@@ -91,7 +91,7 @@ def test_every_likelihood(likelihood, outputs):
         network, noise = inducing.models.deep_gp(1, outputs, inducing_points=points), likelihood()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*is not standardised")
-            inducing.fit(network, noise, (inputs[:150], y[:150]), num_steps=100, progress=False)
+            inducing.fit(network, noise, (inputs[:150], y[:150]), num_steps=60, progress=False)
         prediction = inducing.predict(network, noise, inputs[150:], 50)
         found.append(inducing.metrics.log_likelihood(prediction, y[150:]))
     assert found[0] > found[1] + 0.05

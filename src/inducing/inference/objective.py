@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
+from inducing.inference.micro_batches import sum_over_pieces
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
@@ -80,7 +81,8 @@ class ELBO(nn.Module):
         >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, inducing_points=x, inducing_targets=y)
-        >>> terms = inducing.ELBO(network, inducing.Gaussian(), num_data=20)(x, y, num_samples=4)
+        >>> elbo = inducing.ELBO(network, inducing.Gaussian(), num_data=20)
+        >>> terms = elbo(x, y, num_samples=4)
         >>> terms.kl.shape
         torch.Size([3, 4])
     """
@@ -106,6 +108,7 @@ class ELBO(nn.Module):
         num_rows: float | None = None,
         whole_last: bool = False,
         closed_form_kl: bool = False,
+        micro_batch_size: int | None = None,
     ) -> ELBOTerms:
         """Evaluate the terms on a batch.
 
@@ -120,6 +123,9 @@ class ELBO(nn.Module):
                 of a batch that is divided over processes. x may then be empty.
             whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below.
             closed_form_kl: Whether KLs are computed in closed form, see `Network.draw`.
+            micro_batch_size: Number of rows to run at a time, forwards and back, through the same draw. Default: all. The
+                gradient of the objective is the same, up to the noise of layers that sample each row. Smaller numbers need
+                less memory.
         """
         x = check_inputs(x, self.network.input_shape, self.network.dtype)
         y = self.likelihood.check_targets(y, self.network.output_shape)
@@ -128,7 +134,15 @@ class ELBO(nn.Module):
             check_rows(x, y)
         draw = self.network.draw(num_samples, generator, likelihood=self.likelihood, closed_form_kl=closed_form_kl)
         scale = self.num_data / (len(x) if num_rows is None else num_rows)
-        return self.terms(draw, self.log_likelihood(draw, x, y, weights) * scale, temperature, whole_last)
+        batch = [tensor for tensor in (x, y, weights) if tensor is not None]
+        if micro_batch_size is not None:
+            micro_batch_size = check_whole("micro_batch_size", micro_batch_size)
+        if micro_batch_size is None or micro_batch_size >= len(x):
+            log_likelihood = self.log_likelihood(draw, *batch)
+        else:
+            pieces = zip(*(tensor.split(micro_batch_size) for tensor in batch), strict=True)
+            log_likelihood = sum_over_pieces(self.log_likelihood, draw, self.likelihood.parameters(), pieces)
+        return self.terms(draw, log_likelihood * scale, temperature, whole_last)
 
     def terms(
         self, draw: NetworkDraw, log_likelihood: Float[Tensor, " S"], temperature: float = 1.0, whole_last: bool = False
@@ -184,7 +198,8 @@ def evaluate(
         >>> import inducing, torch
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, num_inducing=5)
-        >>> elbo = inducing.evaluate(network, inducing.Gaussian(), (x, y)).elbo_per_datapoint.item()
+        >>> terms = inducing.evaluate(network, inducing.Gaussian(), (x, y))
+        >>> elbo = terms.elbo_per_datapoint.item()
     """
     x, y = data[:2]
     weights, num_data = relative_weights(data[2], x) if len(data) == 3 else (None, max(len(x), 1))

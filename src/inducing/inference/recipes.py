@@ -42,6 +42,8 @@ class Recipe:
         optimal_start: Whether to initialise the last layer at its exact conditional posterior. This applies to a Gaussian
             likelihood and inducing points with targets.
         patience: Stop when the objective has not increased for this number of steps. Default: never.
+        micro_batch_size: Number of rows of a batch that are run at a time, forwards and back. Default: the whole batch. This
+            bounds the memory of a step. The gradient is the same, up to the noise of layers that sample each row.
     """
 
     num_steps: int = 2000
@@ -57,9 +59,10 @@ class Recipe:
     closed_form_kl: bool = False
     optimal_start: bool = False
     patience: int | None = None
+    micro_batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience"):
+        for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience", "micro_batch_size"):
             # NumPy scalars are not JSON-serialisable
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_whole(name, getattr(self, name)))
@@ -108,9 +111,15 @@ class Recipe:
         return self.schedule != "constant" or self.early_samples is not None
 
     def identity(self) -> dict[str, Any]:
-        """Return all settings except num_steps as JSON. A schedule that is a function is described by its values."""
+        """Return all settings except num_steps as JSON, micro_batch_size only if it is set.
+
+        A schedule that is a function is described by its values.
+        """
         settings = dataclasses.asdict(self)
         del settings["num_steps"]
+        if self.micro_batch_size is None:
+            # as in checkpoints from before this setting
+            del settings["micro_batch_size"]
         if callable(self.schedule):
             settings["schedule"] = [self.schedule(progress / 10) for progress in range(11)]
         return settings

@@ -88,6 +88,7 @@ class Run:
                     division.num_rows(len(batch[0])),
                     self.recipe.whole_last_kl,
                     self.recipe.closed_form_kl,
+                    self.recipe.micro_batch_size,
                 )
                 loss = -terms.objective / self.batches.num_data
                 # False on a rank without rows if only the likelihood is learned

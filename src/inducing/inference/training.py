@@ -30,6 +30,7 @@ from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.run import Run
 from inducing.inference.state import TrainingState
 from inducing.inference.validation import check_data, check_model, warn_of_problems
+from inducing.memory import keeping_memory
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import Work, available_cores, change_threads, threads_for, threads_of_user, using_threads
@@ -110,6 +111,7 @@ def fit(
         stack.enter_context(torch.enable_grad())
         stack.enter_context(hide_warnings(not ranks.first))
         stack.enter_context(using_threads(1))
+        stack.enter_context(keeping_memory())
         identity = run.identity(data, augment) if ranks.size > 1 or checkpoint is not None else {}
         if ranks.size > 1:
             _check_same_run(run, identity)

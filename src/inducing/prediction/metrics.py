@@ -119,7 +119,6 @@ def crps(predictive: Predictive, y: Tensor) -> float:
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("the CRPS is not defined for classes. Use accuracy or log_likelihood")
-    scale = torch.as_tensor(predictive.scale)
     y = predictive.check_targets(y).to(predictive.outputs.dtype)
     if not isinstance(predictive.likelihood, Gaussian | HeteroscedasticGaussian):
         samples = predictive.samples.sort(0).values
@@ -130,8 +129,8 @@ def crps(predictive: Predictive, y: Tensor) -> float:
         ranks = torch.arange(1, number + 1).to(samples).view(-1, *[1] * (samples.ndim - 1))
         spread = ((2 * ranks - number - 1) * samples).sum(0) / (number * (number - 1))
         return float(((samples - y).abs().mean(0) - spread).mean())
-    means = predictive.location + scale * predictive.likelihood.mean(predictive.outputs)
-    variances = scale**2 * predictive.likelihood.variance(predictive.outputs)
+    means = predictive.function_means
+    variances = predictive.scale**2 * predictive.likelihood.variance(predictive.outputs)
     # 1/S sum_s A(y - m_s, v_s) - 1/(2 S^2) sum_st A(m_s - m_t, v_s + v_t)
     error = _absolute_moment(y - means, variances).mean(0)
     pairs = zip(means, variances, strict=True)

@@ -28,6 +28,7 @@ from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
 from inducing.prediction.roots import find_root
+from inducing.prediction.running import run_functions
 from inducing.threads import Work, threads_for, threads_of_user, using_threads
 
 
@@ -55,6 +56,11 @@ class Predictive:
     def mean(self) -> Float[Tensor, "B *O"]:
         """E[y | x], or the class probabilities."""
         return self.location + self.scale * self.likelihood.mean(self.outputs).mean(0)
+
+    @property
+    def function_means(self) -> Float[Tensor, "S B *O"]:
+        """E[y | f_s(x)] of each posterior draw f_s, or its class probabilities."""
+        return self.location + self.scale * self.likelihood.mean(self.outputs)
 
     @property
     def aleatoric(self) -> Float[Tensor, "B *O"]:
@@ -183,7 +189,8 @@ def predict(
         likelihood: The likelihood of the network.
         x: New inputs.
         num_samples: Number of posterior draws in the mixture. Default: 100. All draws of `inducing.hmc` are used.
-        batch_size: Number of rows to run at a time. Default: all.
+        batch_size: Maximum number of rows that a thread runs at a time. Default: chosen by the size of
+            the functions; all rows on devices other than the CPU.
         seed: Seed of the draws.
         parallel: How the processes started by `torchrun` divide the work. "samples": each process has its own draws.
             "rows": each process has a part of the inputs, and the result is that of one process. All processes must make
@@ -192,7 +199,8 @@ def predict(
     Example:
         >>> import inducing, torch
         >>> network = inducing.models.mlp(3, 1, num_inducing=10)
-        >>> predictive = inducing.predict(network, inducing.Gaussian(), torch.randn(5, 3), num_samples=20)
+        >>> likelihood, x = inducing.Gaussian(), torch.randn(5, 3)
+        >>> predictive = inducing.predict(network, likelihood, x, num_samples=20)
         >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape
         (torch.Size([5, 1]), torch.Size([2, 5, 1]))
     """
@@ -201,11 +209,11 @@ def predict(
     check_parallel(parallel, ("samples", "rows"))
     ranks = ALONE if parallel is None else join()
     if isinstance(network, HMCSamples):
-        functions, operations = _draws_of_hmc(network, x, num_samples, parallel)
+        functions = _draws_of_hmc(network, x, num_samples, parallel)
     else:
         num_samples = 100 if num_samples is None else check_whole("num_samples", num_samples)
         own_ranks = ranks if parallel == "samples" else ALONE
-        functions, operations = _draw(network, likelihood, x, num_samples, seed, own_ranks)
+        functions = _draw(network, likelihood, x, num_samples, seed, own_ranks)
     if ranks.size > 1:
         models = [likelihood, network] if isinstance(network, Network) else [likelihood]
         arguments = {
@@ -216,24 +224,20 @@ def predict(
             "parallel": parallel,
         }
         ranks.agree(arguments, "predict divides them itself")
-    size = min(batch_size or len(x), len(x))
-    with torch.no_grad(), using_threads(threads_for(size * operations)):
-        # with fewer rows than processes, each runs all of them
-        if parallel == "rows" and len(x) >= ranks.size:
-            counts = shares(len(x), ranks.size)
-            outputs = ranks.concatenate(_run(functions, x.split(counts)[ranks.rank], size), 1, counts)
-        else:
-            outputs = _run(functions, x, size)
+    # with fewer rows than processes, each runs all of them
+    if parallel == "rows" and len(x) >= ranks.size:
+        counts = shares(len(x), ranks.size)
+        outputs = ranks.concatenate(run_functions(functions, x.split(counts)[ranks.rank], batch_size), 1, counts)
+    else:
+        outputs = run_functions(functions, x, batch_size)
     if parallel == "samples":
         assert num_samples is not None
         outputs = ranks.concatenate(outputs, 0, shares(num_samples, ranks.size))
     return Predictive(outputs, copy.deepcopy(likelihood).requires_grad_(False), seed=seed)
 
 
-def _draws_of_hmc(
-    samples: HMCSamples, x: Tensor, num_samples: int | None, parallel: str | None
-) -> tuple[FunctionSamples, float]:
-    """Return all draws of `hmc`, and the number of floating-point operations to run them on one row."""
+def _draws_of_hmc(samples: HMCSamples, x: Tensor, num_samples: int | None, parallel: str | None) -> FunctionSamples:
+    """Return all draws of `hmc`."""
     if num_samples is not None:
         raise ValueError(
             "num_samples cannot be given for the draws of hmc, since all are used. Leave it out, or keep fewer draws with "
@@ -242,13 +246,13 @@ def _draws_of_hmc(
     if parallel == "samples":
         raise ValueError('the draws of hmc cannot be divided over processes. Divide the inputs with parallel="rows"')
     check_inputs(x, samples.functions.input_shape, samples.functions.dtype)
-    return samples.functions, _operations_of_a_row(samples.functions, x)
+    return samples.functions
 
 
 def _draw(
     network: Network, likelihood: Likelihood, x: Tensor, num_samples: int, seed: int, ranks: Ranks
-) -> tuple[FunctionSamples, float]:
-    """Return this rank's draws from a network, and the number of floating-point operations to run them on one row."""
+) -> FunctionSamples:
+    """Return this rank's draws from a network."""
     check_inputs(x, network.input_shape, network.dtype)
     if num_samples < ranks.size:
         raise ValueError(
@@ -258,27 +262,10 @@ def _draw(
     count = shares(num_samples, ranks.size)[ranks.rank]
     own_seed = seed if ranks.first else seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
     if threads_of_user() is not None:
-        return network.sample_functions(count, own_seed, likelihood), 0.0
+        return network.sample_functions(count, own_seed, likelihood)
     with using_threads(1), warnings.catch_warnings(), Work() as drawing:
         # the actual draws below give the same warnings
         warnings.simplefilter("ignore")
-        one = network.sample_functions(1, 0, likelihood)
-    # independent of the batch size, so that functions drawn for other batch sizes are rounded in the same way
+        network.sample_functions(1, 0, likelihood)
     with using_threads(threads_for(count * drawing.operations)):
-        functions = network.sample_functions(count, own_seed, likelihood)
-    return functions, count * _operations_of_a_row(one, x)
-
-
-def _operations_of_a_row(functions: FunctionSamples, x: Tensor) -> float:
-    """Return the number of floating-point operations to run functions on one row, or 0 if the user has set the threads."""
-    if threads_of_user() is not None:
-        return 0.0
-    with using_threads(1), torch.no_grad(), warnings.catch_warnings(), Work() as running:
-        warnings.simplefilter("ignore")
-        functions(x[:1].to(functions.device))
-    return running.operations
-
-
-def _run(functions: FunctionSamples, x: Float[Tensor, "B *in"], size: int) -> Float[Tensor, "S B *out"]:
-    """Return the outputs of the functions, computed in batches."""
-    return torch.cat([functions(rows.to(functions.device)) for rows in x.split(max(size, 1))], 1)
+        return network.sample_functions(count, own_seed, likelihood)

@@ -1,9 +1,10 @@
-"""Two processes on the loopback interface, as `torchrun` starts them. Starting them is most of the time, so one start serves many."""
+"""Two processes on the loopback interface, with the variables that `torchrun` sets; one test has them started by `torchrun`."""
 
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,27 +15,46 @@ import torch
 
 import inducing
 from inducing.inference.parallel.ranks import ALONE, join
+from tests import processes
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def command(*arguments, restarts=0, interval=0.1):
+def variables(rank, port):
+    """What `torchrun` tells a process, of two on one machine."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def free_port():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return unused.getsockname()[1]
+
+
+def both(target, *arguments):
+    """Call a function in two ranks and wait for them."""
+    port = free_port()
+    return processes.run_all([(variables(rank, port), target, *arguments) for rank in range(2)])
+
+
+def torchrun(*arguments, restarts):
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return [*run, "--max-restarts", str(restarts), "--monitor-interval", str(interval), *map(str, arguments)]
-
-
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-
-
-def launch(*arguments, **settings):
     return subprocess.run(
-        command(*arguments, **settings),
+        [*run, "--max-restarts", str(restarts), "--monitor-interval", "0.1", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        env=environment(),
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"},
     )
 
 
@@ -46,8 +66,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(folder):
     """What each of two ranks found, in one start of both."""
-    done = launch(SCRIPTS / "together.py", folder)
-    assert done.returncode == 0, done.stderr[-4000:]
+    for done in both(processes.script, SCRIPTS / "together.py", folder):
+        assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -162,15 +182,13 @@ def test_the_final_elbo_is_that_of_one_process(found):
 
 def test_a_killed_rank_and_what_the_user_sees(found, folder):
     """The others end with a message; started again, killed again and restarted by torchrun, the run ends as if never killed."""
-    # torchrun ends rank 0 when it looks and finds rank 1 gone; on a busy machine a tenth of a second is short for a message
-    done = launch(SCRIPTS / "killed.py", folder, 15, interval=3)
-    assert done.returncode != 0
-    assert "RankError: step 15, rank 0 of 2: another process of this run has ended" in done.stderr
-    assert f"the same command continues from {folder / 'run'}" in done.stderr
-    assert re.search(r"Signal 9 \(SIGKILL\)", done.stderr)
+    first, second = both(processes.script, SCRIPTS / "killed.py", folder, 15)
+    assert (first.returncode, second.returncode) == (1, -signal.SIGKILL)
+    assert "RankError: step 15, rank 0 of 2: another process of this run has ended" in first.stderr
+    assert f"the same command continues from {folder / 'run'}" in first.stderr
     assert (folder / "run" / "step-000000014.safetensors").exists()
 
-    done = launch(SCRIPTS / "killed.py", folder, 10, restarts=1)
+    done = torchrun(SCRIPTS / "killed.py", folder, 10, restarts=1)
     assert done.returncode == 0, done.stderr[-4000:]
     # 14 steps by the first start, then 9, and 17 after the restart
     assert re.findall(r"took (\d+) steps", done.stdout) == ["17", "17"]
@@ -181,25 +199,33 @@ def test_a_killed_rank_and_what_the_user_sees(found, folder):
 
 
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path):
-    process = subprocess.Popen(
-        command(SCRIPTS / "killed.py", tmp_path, 0), stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    while len(list((tmp_path / "run").glob("step-*"))) < 2 and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, shown = process.communicate(timeout=300)
-    assert process.returncode != 0
-    steps = re.findall(r"stopped after step (\d+); the same command continues from", shown)
-    assert len(steps) == 2
+    port, errors = free_port(), [tmp_path / f"errors-{rank}" for rank in range(2)]
+    started = [
+        processes.start(
+            processes.script, SCRIPTS / "killed.py", tmp_path, 0, errors=errors[rank], variables=variables(rank, port)
+        )
+        for rank in range(2)
+    ]
+    while len(list((tmp_path / "run").glob("step-*"))) < 2 and all(process.is_alive() for process in started):
+        time.sleep(0.02)
+    for process in started:
+        os.kill(process.pid, signal.SIGTERM)
+    assert [processes.wait(process, 300) for process in started] == [1, 1]
+    steps = [
+        re.search(r"stopped after step (\d+); the same command continues from", path.read_text()).group(1)
+        for path in errors
+    ]
     newest = sorted((tmp_path / "run").glob("step-*"))[-1]
     assert {int(step) for step in steps} == {int(newest.stem.removeprefix("step-"))}
 
 
 def test_reproduce_runs_on_all_and_reports_once(tmp_path):
-    arguments = ("-m", "inducing", "reproduce", "linear", "--preset", "smoke", "--out", tmp_path)
-    done = launch(*arguments)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("finished before") == 1
+    finished = both(
+        processes.command, "reproduce", "linear", "--preset", "smoke", "--out", tmp_path, "--only", "depth=1"
+    )
+    for done in finished:
+        assert done.returncode == 0, done.stderr[-4000:]
+    assert sum(done.stdout.count("finished before") for done in finished) == 1
     results = [json.loads(line) for line in (tmp_path / "linear.jsonl").read_text().splitlines()]
     assert len(results) == len({result["key"] for result in results}) > 0
 

@@ -117,8 +117,10 @@ def hmc(
         >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
         >>> network = inducing.models.mlp(3, 1, [5], posterior="prior")
         >>> likelihood = inducing.Gaussian(1.0)
-        >>> samples = inducing.hmc(network, likelihood, (x, y), num_warmup=100, num_samples=100, progress=False)
-        >>> inducing.predict(samples, likelihood, x).outputs.shape, samples.diagnostics(x).r_hat.shape
+        >>> settings = {"num_warmup": 100, "num_samples": 100, "progress": False}
+        >>> samples = inducing.hmc(network, likelihood, (x, y), **settings)
+        >>> prediction = inducing.predict(samples, likelihood, x)
+        >>> prediction.outputs.shape, samples.diagnostics(x).r_hat.shape
         (torch.Size([400, 20, 1]), torch.Size([20, 1]))
     """
     refuse_inference_mode("hmc")

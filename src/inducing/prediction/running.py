@@ -1,0 +1,56 @@
+"""Functions at many rows, run by several threads.
+
+Rows are divided into pieces. Each thread runs the next piece from start to end with one torch thread, so no thread waits for
+another. Beside a busy program a slow thread takes fewer pieces and does not delay the others. The pieces depend only on the
+functions and the rows, so outputs do not depend on the number of threads or on the load.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.nn.draw import FunctionSamples
+from inducing.threads import DEFAULT_COUNT, available_cores, threads_of_user, using_threads
+
+# multiplications in a piece, assuming one for each row and stored number: a few milliseconds
+MULTIPLICATIONS_PER_PIECE = 5e7
+# rows of a piece, for functions of any size
+LEAST_ROWS, MOST_ROWS = 16, 4096
+
+
+def run_functions(
+    functions: FunctionSamples, x: Float[Tensor, "B *in"], batch_size: int | None = None
+) -> Float[Tensor, "S B *out"]:
+    """Return the outputs of the functions at all rows, without gradients.
+
+    Arguments:
+        functions: The functions.
+        x: Inputs, on any device.
+        batch_size: Maximum number of rows to run at a time in a thread. Default: chosen by the size of the functions; all
+            rows on devices other than the CPU.
+    """
+    device = functions.device
+    if device.type != "cpu":
+        with torch.no_grad():
+            return torch.cat([functions(rows.to(device)) for rows in x.split(batch_size or max(len(x), 1))], 1)
+    numbers = sum(tensor.numel() for tensor in functions.buffers())
+    size = int(min(max(MULTIPLICATIONS_PER_PIECE / max(numbers, 1), LEAST_ROWS), MOST_ROWS))
+    pieces = x.split(min(size, batch_size or size))
+
+    def run(rows: Tensor) -> Tensor:
+        # no_grad and the number of torch threads are set for each Python thread
+        with torch.no_grad(), using_threads(1):
+            return functions(rows.to(device))
+
+    count = min(len(pieces), threads_of_user() or min(DEFAULT_COUNT, available_cores()))
+    if torch.is_autocast_enabled("cpu"):
+        # autocasting is set for each Python thread
+        count = 1
+    if count <= 1:
+        return torch.cat([run(rows) for rows in pieces], 1)
+    with ThreadPoolExecutor(count) as pool:
+        return torch.cat(list(pool.map(run, pieces)), 1)
