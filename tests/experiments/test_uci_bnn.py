@@ -30,11 +30,11 @@ def test_the_cpu_preset():
 
 
 def test_trials_are_the_grid_of_the_paper_on_split_0():
-    found = trials(Config("yacht", 7))
+    found = trials(Config(dataset="yacht", split=7))
     assert found == [
-        Config("yacht", 0, num_steps=10_000, batch_size=10_000, learning_rate=rate) for rate in (3e-3, 1e-2)
+        Config(dataset="yacht", num_steps=10_000, batch_size=10_000, learning_rate=rate) for rate in (3e-3, 1e-2)
     ]
-    found = trials(Config("yacht", 7, "factorised"))
+    found = trials(Config(dataset="yacht", split=7, posterior="factorised"))
     assert len(found) == 12
     assert {(trial.num_steps, trial.split) for trial in found} == {(25_000, 0)}
     assert not any(trials(trial) for trial in found)
@@ -48,7 +48,7 @@ def test_what_is_set_is_kept_and_tried_once():
 
 
 def test_the_elbo_decides_whatever_the_test_figures():
-    config = Config("yacht", 7)
+    config = Config(dataset="yacht", split=7)
     low, high = trials(config)
     results = {config_key(asdict(low)): {"metrics": {"elbo_per_datapoint": 0.5, "test_log_likelihood": 9.0}}}
     assert UCI_BNN.settle(config, results) is None, "not all trials are finished"
@@ -59,7 +59,7 @@ def test_the_elbo_decides_whatever_the_test_figures():
 
 def test_a_run_needs_its_settings():
     with pytest.raises(ValueError, match="needs num_steps"):
-        run(Config("yacht"))
+        run(Config(dataset="yacht"))
 
 
 def test_posteriors_have_a_precision_for_each_output():
@@ -72,7 +72,15 @@ def test_posteriors_have_a_precision_for_each_output():
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_a_run_is_a_function_of_its_configuration(uci_folder, posterior):
     config = Config(
-        "yacht", 1, posterior, "scale", num_inducing=8, num_steps=2, batch_size=30, learning_rate=1e-2, test_samples=3
+        dataset="yacht",
+        split=1,
+        posterior=posterior,
+        prior="scale",
+        num_inducing=8,
+        num_steps=2,
+        batch_size=30,
+        learning_rate=1e-2,
+        test_samples=3,
     )
     first = run(config, progress=False)
     assert first == run(config, progress=False)

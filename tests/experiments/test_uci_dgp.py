@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from inducing.experiments.uci_dgp import UCI_DGP, Config, run
+from inducing.experiments.uci_dgp import UCI_DGP, Config
 
 
 def test_only_splits_that_exist():
@@ -14,8 +14,16 @@ def test_only_splits_that_exist():
 @pytest.mark.parametrize("own_inducing", ["normal", "data"])
 @pytest.mark.parametrize("posterior", ["local", "global"])
 def test_a_run_is_a_function_of_its_configuration(uci_folder, posterior, own_inducing):
-    config = Config("yacht", 1, posterior, num_inducing=8, own_inducing=own_inducing, num_steps=2, test_samples=3)
-    first = run(config, progress=False)
-    assert first == run(config, progress=False)
+    config = Config(
+        dataset="yacht",
+        split=1,
+        posterior=posterior,
+        num_inducing=8,
+        own_inducing=own_inducing,
+        num_steps=2,
+        test_samples=3,
+    )
+    first = UCI_DGP.run(config, progress=False)
+    assert first == UCI_DGP.run(config, progress=False)
     assert json.loads(json.dumps(first)) == first
     assert first["max_jitter"] == 1e-6

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from inducing.checks import check_known
 from inducing.data import image_files, uci
 
 NAMES = (*uci.FOLDERS, *image_files.SETS)
 PARTS = {"train": True, "test": False}
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Raise an error if a name is unknown."""
-    for name in names:
-        check_known("dataset", name, NAMES)
+def locate(name: str) -> Iterator[str]:
+    """Describe the folder of a dataset."""
+    yield f"{name:14} {where(name)}"
 
 
 def where(name: str) -> str:
@@ -29,13 +27,14 @@ def where(name: str) -> str:
     return ", ".join(folders) + (f" ({missing[0]} is not here)" if missing else "")
 
 
-def download(name: str) -> None:
-    """Download the missing files of a dataset."""
+def fetch(name: str) -> Iterator[str]:
+    """Download the missing files of a dataset, and describe its folder."""
     if name in uci.FOLDERS:
         uci.download(name)
-        return
-    for train in PARTS.values():
-        image_files.download(name, train)
+    else:
+        for train in PARTS.values():
+            image_files.download(name, train)
+    yield from locate(name)
 
 
 def verify(name: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
@@ -69,6 +69,8 @@ SETS = {
     name: ImageSet(**{**entry, "shape": tuple(entry["shape"]), "classes": tuple(entry["classes"])})
     for name, entry in _FILE["sets"].items()
 }
+# for each format the names of the files, their possible paths, and which of these paths is the published file's
+FORMATS: dict[str, Any] = _FILE["formats"]
 # SHA-256 of the published files. MD5 as published by the authors of Fashion-MNIST and CIFAR-10, and by torchvision for SVHN;
 # none is published for notMNIST. Fashion-MNIST is often repacked, so its MD5 is required only for downloads.
 SHA256: dict[str, str] = _FILE["sha256"]
@@ -95,17 +97,12 @@ def read(name: str, train: bool) -> tuple[UInt8[np.ndarray, "N C H W"], UInt8[np
 def files(name: str, train: bool) -> list[File]:
     """List the files with the training or the test images of a dataset."""
     described = _find_set(name)
-    folder, source = described.folder, described.source
-    if described.format == "idx":
-        stem = "train" if train else "t10k"
-        names = [f"{stem}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1")]
-        return [File((f"{folder}/{n}", f"{folder}/{n}.gz"), f"{folder}/{n}.gz", f"{source}/{n}.gz") for n in names]
-    if described.format == "cifar":
-        archive = "cifar-10-binary.tar.gz"
-        names = [f"data_batch_{batch}.bin" for batch in range(1, 6)] if train else ["test_batch.bin"]
-        return [File((f"{folder}/{n}", archive), archive, f"{source}/{archive}") for n in names]
-    stem = f"{'train' if train else 'test'}_32x32"
-    return [File((f"{folder}/{stem}.mat", f"{folder}/{stem}.npz"), f"{folder}/{stem}.mat", f"{source}/{stem}.mat")]
+    layout, found = FORMATS[described.format], []
+    for file in layout["train" if train else "test"]:
+        places = [place.format(folder=described.folder, file=file) for place in layout["places"]]
+        published = places[layout["published"]]
+        found.append(File(tuple(places), published, f"{described.source}/{Path(published).name}"))
+    return found
 
 
 def find(name: str, train: bool) -> list[Path] | None:

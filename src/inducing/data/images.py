@@ -51,7 +51,8 @@ def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
 
     Example:
         >>> import inducing, torch
-        >>> images = inducing.data.images.Images(torch.rand(100, 3, 8, 8), torch.zeros(100).long(), ("noise",))
+        >>> x, y = torch.rand(100, 3, 8, 8), torch.zeros(100).long()
+        >>> images = inducing.data.images.Images(x, y, ("noise",))
         >>> (train,) = inducing.data.images.normalise(images)
         >>> train.x.std((0, 2, 3)).round(decimals=1)
         tensor([1., 1., 1.])

@@ -6,9 +6,9 @@ import numpy as np
 
 from inducing.experiments.engine import figures, store
 from inducing.experiments.engine.comparison import ELBO
-from inducing.experiments.engine.experiment import Experiment
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment
 from inducing.experiments.paper import published
-from inducing.experiments.toy import COMPARISON, SMOKE, Config, run
+from inducing.experiments.toy import COMPARISON, Config, run
 
 
 def draw_variances(results: list[store.Result]) -> figures.Figure:
@@ -16,7 +16,7 @@ def draw_variances(results: list[store.Result]) -> figures.Figure:
     figure, (row,) = figures.panels(1, len(results), (2.8, 3.0), sharey=True)
     for axes, result in zip(row, results, strict=True):
         posterior, ours = result["config"]["posterior"], result["metrics"]["layer_variance"]
-        paper = published()["toy_compositional_bnn"][posterior]["variance"]
+        paper = published()["toy_compositional_bnn"][posterior]["layer_variance"]
         layers = np.arange(len(ours))
         axes.bar(layers - 0.2, ours, 0.38, color="#3465a4", label="ours")
         axes.bar(layers + 0.2, paper, 0.38, color="#bbbbbb", label="the paper")
@@ -29,11 +29,10 @@ def draw_variances(results: list[store.Result]) -> figures.Figure:
 
 COMPOSITIONAL_BNN = Experiment(
     "compositional-bnn",
-    "the paper's table of compositional uncertainty: how much each layer's function varies",
     Config(),
     {"posterior": ("factorised", "local", "global")},
     run,
     draw_variances,
-    {"smoke": SMOKE, "cpu": {}},
     COMPARISON,
+    **DESCRIPTIONS["compositional-bnn"],
 )

@@ -19,8 +19,8 @@ from torch import Tensor
 
 import inducing
 from inducing.experiments.engine import figures, store, training
-from inducing.experiments.engine.comparison import ELBO, KL, LOG_LIKELIHOOD, Comparison, Measure, layer_variance
-from inducing.experiments.engine.experiment import Experiment, Metrics
+from inducing.experiments.engine.comparison import ELBO_TERMS, Comparison, Measure, layer_variance
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
 from inducing.experiments.toy import layer_variances
 from inducing.linalg.noise import seeded
 from inducing.nn.layers.gp import GPLayer, MeanKind
@@ -34,8 +34,8 @@ DRAWN_FUNCTIONS = 6
 POSTERIORS = ("local", "global", "dsvi")
 
 
-@dataclass(frozen=True)
-class Config:
+@dataclass(frozen=True, kw_only=True)
+class Config(training.TrainingConfig):
     """The paper's settings: 100 points, two layers of width one, squared-exponential kernels.
 
     The paper does not give the others. 100 inducing points and full precisions are those of its other deep Gaussian
@@ -44,18 +44,14 @@ class Config:
     """
 
     dataset: str = "composition"
-    posterior: str = "global"
     mean: MeanKind = "zero"
     num_data: int = 100
     data_seed: int = 10
     noise_std: float = 0.05
-    num_inducing: int = 100
     recipe: str = "paper:toy"
     num_steps: int = 20_000
     learning_rate: float = 1e-2
     train_samples: int = 10
-    test_samples: int = 100
-    split: int = 0
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -135,29 +131,18 @@ def draw_layers(results: list[store.Result]) -> figures.Figure:
 
 
 _STD = [Measure((f"std_{where}",), f"std {where}", higher_is_better=None) for where in ("inside", "outside")]
-_MEASURES = [
-    ELBO,
-    LOG_LIKELIHOOD,
-    KL,
-    layer_variance(0),
-    layer_variance(1),
-    *_STD,
-]
+_MEASURES = [*ELBO_TERMS, layer_variance(0), layer_variance(1), *_STD]
 COMPOSITIONAL_DGP = Experiment(
     "compositional-dgp",
-    "the paper's figure of compositional uncertainty: what each layer of a deep Gaussian process has learned",
     Config(),
     {"posterior": POSTERIORS},
     run,
     draw_layers,
-    {
-        "smoke": {"num_steps": 3, "num_inducing": 20, "train_samples": 2, "test_samples": 10},
-        "cpu": {"recipe": "fast", "num_steps": 5000},
-    },
     Comparison(
         {"posterior": POSTERIORS},
         [measure._replace(digits=3) for measure in _MEASURES],
         note="V[Fl]: mean variance of layer l's function over standard normal inputs. std: mean standard deviation of y "
         "inside and outside of the range of the data.",
     ),
+    **DESCRIPTIONS["compositional-dgp"],
 )

@@ -7,6 +7,7 @@ factorised->global to global, and so do the predictions, also on images of anoth
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,9 @@ import inducing
 from inducing import models
 from inducing.data import images
 from inducing.experiments.engine import figures, store, training
-from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Estimate, Key, Measure
-from inducing.experiments.engine.experiment import Experiment, Metrics
-from inducing.experiments.paper import PRIORS, published
+from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measure
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
+from inducing.experiments.paper import PRIORS
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
 POSTERIORS = ("factorised", "local", "factorised->global", "global")
@@ -41,8 +42,12 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Config:
+# images that are run at a time, forwards and back: their activations stay in the cache
+MICRO_BATCH = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(training.TrainingConfig):
     """The paper's settings of MNIST-500, from the appendix "MNIST 500".
 
     The paper gives neither the number of steps nor the number of inducing images.
@@ -50,7 +55,6 @@ class Config:
 
     dataset: str = "mnist"
     model: str = "lenet"
-    posterior: str = "global"
     prior: str = "scale"
     channels: int = 64
     num_data: int = 500
@@ -66,7 +70,6 @@ class Config:
     temperature: float = 1.0
     augment: bool = False
     unknown: str = ""
-    split: int = 0
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -77,13 +80,13 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     x, y = train.x[: config.num_data].clone(), train.y[: config.num_data]
     network, likelihood = _network(config, x, y), inducing.Categorical()
     augment = partial(images.augment, fill=train.x.amin((0, 2, 3))) if config.augment else None
-    recipe = training.recipe_of(config).replace(early_samples=None)
+    recipe = training.recipe_of(config).replace(early_samples=None, micro_batch_size=MICRO_BATCH)
     trained = training.train_and_score(
-        network, likelihood, (x, y), config, checkpoint, progress, recipe=recipe, augment=augment, score_batch=500
+        network, likelihood, (x, y), config, checkpoint, progress, recipe=recipe, augment=augment, score_batch=100
     )
     known, *unknown = (
         inducing.predict(
-            network, likelihood, rows.x[: config.num_test], config.test_samples, batch_size=500, seed=config.split
+            network, likelihood, rows.x[: config.num_test], config.test_samples, batch_size=100, seed=config.split
         )
         for rows in others
     )
@@ -112,14 +115,6 @@ def _scores(known: inducing.Predictive, y: Tensor, unknown: inducing.Predictive 
         scores["entropy_ratio"] = scores["entropy"] / scores["entropy_unknown"]
         scores["auroc"] = inducing.metrics.auroc(entropy, other)
     return scores
-
-
-def paper_estimate(table: str, key: Key, measure: Measure) -> Estimate | None:
-    """The published number, of one run; `table` is the start of the table's name."""
-    prior, posterior = key
-    name = {"entropy_ratio": "entropy_ratio_svhn"}.get(str(measure.path[0]), measure.path[0])
-    value = published()["cifar10"].get(table + PRIORS[prior], {}).get(posterior, {}).get(name)
-    return None if value is None else Estimate(value)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:
@@ -154,28 +149,15 @@ def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[stor
     axes.margins(x=0.2, y=0.15)
 
 
-_AXES = {"prior": tuple(PRIORS), "posterior": POSTERIORS}
-_MNIST = Comparison(_AXES, MEASURES, note=NOTE, num_brief=3)
-_CIFAR = Comparison(_AXES, MEASURES, partial(paper_estimate, ""), NOTE, 3)
-_RESNET = Comparison(_AXES, MEASURES, partial(paper_estimate, "resnet18_tempered_augmented_"), NOTE, 3)
-_SMOKE_DATA = {"channels": 2, "num_data": 20, "num_inducing": 4, "num_test": 10}
-_SMOKE = {**_SMOKE_DATA, "num_steps": 2, "batch_size": 10, "test_samples": 2}
+def image_experiment(name: str, paper: Config, grid: Mapping[str, Sequence[str]], published: str = "") -> Experiment:
+    """An experiment with image classification; `published` is the name of the paper's table, if it has one."""
+    axes = {"prior": tuple(PRIORS), "posterior": POSTERIORS}
+    comparison = Comparison(axes, MEASURES, published, NOTE, num_brief=3)
+    return Experiment(name, paper, grid, run, partial(draw_scores, comparison), comparison, **DESCRIPTIONS[name])
 
-MNIST500 = Experiment(
-    "mnist500",
-    "the paper's appendix: the first 500 images of MNIST, four priors and four posteriors",
-    Config(),
-    _AXES,
-    run,
-    partial(draw_scores, _MNIST),
-    {
-        "smoke": {**_SMOKE, "prior": ("scale", "spatial-iw")},
-        "cpu": {"channels": 16, "num_inducing": 100, "recipe": "fast", "num_steps": 500, "learning_rate": 1e-2},
-    },
-    _MNIST,
-)
+
 # the paper's Section 4.4 and the appendix "Additional experimental details"
-_CIFAR_PAPER = Config(
+_CIFAR = Config(
     dataset="cifar10",
     model="resnet8",
     prior="spatial-iw",
@@ -187,32 +169,8 @@ _CIFAR_PAPER = Config(
     kl_warmup_epochs=100,
     unknown="svhn",
 )
-_CIFAR_DATA = {"channels": 16, "num_data": 5000, "num_inducing": 50, "num_test": 2000}
-_CIFAR_STEPS = {"num_steps": 300, "batch_size": 100, "learning_rate": 3e-2, "kl_warmup_epochs": 1}
-CIFAR10 = Experiment(
-    "cifar10",
-    "the paper's table of CIFAR-10: a residual network of 8 layers, no augmentation, no tempering",
-    _CIFAR_PAPER,
-    {"prior": ("spatial-iw", "scale"), "posterior": POSTERIORS},
-    run,
-    partial(draw_scores, _CIFAR),
-    {
-        "smoke": {**_SMOKE, "prior": ("spatial-iw",), "kl_warmup_epochs": 1},
-        "cpu": {"recipe": "fast", **_CIFAR_DATA, **_CIFAR_STEPS},
-    },
-    _CIFAR,
-)
-_RESNET_DATA = {"num_data": 2000, "num_inducing": 64, "num_test": 200, "test_samples": 2}
-RESNET18 = Experiment(
-    "cifar10-resnet18",
-    "ResNet-18 on CIFAR-10 with augmentation and a cold posterior; global in every layer is not in the paper",
-    replace(_CIFAR_PAPER, model="resnet18", channels=64, temperature=0.05, augment=True),
-    {"posterior": ("factorised", "factorised->global", "global")},
-    run,
-    partial(draw_scores, _RESNET),
-    {
-        "smoke": {**_SMOKE, "kl_warmup_epochs": 1},
-        "cpu": {"recipe": "fast", **_RESNET_DATA, "num_steps": 10, "batch_size": 32, "kl_warmup_epochs": 0},
-    },
-    _RESNET,
-)
+_RESNET = replace(_CIFAR, model="resnet18", channels=64, temperature=0.05, augment=True)
+_RESNET_GRID = {"posterior": ("factorised", "factorised->global", "global")}
+MNIST500 = image_experiment("mnist500", Config(), {"prior": tuple(PRIORS), "posterior": POSTERIORS})
+CIFAR10 = image_experiment("cifar10", _CIFAR, {"prior": ("spatial-iw", "scale"), "posterior": POSTERIORS}, "cifar10")
+RESNET18 = image_experiment("cifar10-resnet18", _RESNET, _RESNET_GRID, "cifar10_resnet18")

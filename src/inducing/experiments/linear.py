@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import inducing
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, Comparison
-from inducing.experiments.engine.experiment import Experiment, Metrics
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
 from inducing.linalg.noise import seeded
 from inducing.pages import Table
 
@@ -28,15 +28,12 @@ POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->glo
 GRID = {"width": (5, 50, 250), "depth": (1, 2, 4, 8, 16), "posterior": POSTERIORS}
 
 
-@dataclass(frozen=True)
-class Config:
+@dataclass(frozen=True, kw_only=True)
+class Config(training.NetworkConfig):
     """The paper's settings: Section 4.2 and the appendix "Additional experimental details"."""
 
     dataset: str = "linear"
-    posterior: str = "global"
-    width: int = 50
     depth: int = 1
-    prior: str = "neal"
     num_train: int = 1000
     num_test: int = 100
     num_inducing: int = 10
@@ -46,7 +43,6 @@ class Config:
     learning_rate: float = 1e-2
     schedule: str = "constant"
     test_samples: int = 10
-    split: int = 0
 
 
 class LinearData(NamedTuple):
@@ -85,7 +81,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     network = inducing.models.mlp(
         FEATURES,
         1,
-        [config.width] * config.depth,
+        config.widths,
         prior=config.prior,
         posterior=config.posterior,
         activation=nn.Identity,
@@ -105,13 +101,9 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
 def tables(results: list[store.Result]) -> list[Table]:
     """The ELBO for each width and depth, with a column for each posterior."""
     elbo, _ = Comparison(GRID, [ELBO]).estimates(results, ELBO)
-    posteriors = list(dict.fromkeys(key[2] for key in elbo))
+    texts, posteriors = {key: each.text(3) for key, each in elbo.items()}, list(dict.fromkeys(key[2] for key in elbo))
     rows = [
-        [
-            str(width),
-            str(depth),
-            *(elbo[key].text(3) if (key := (width, depth, each)) in elbo else "" for each in posteriors),
-        ]
+        [str(width), str(depth), *(texts.get((width, depth, posterior), "") for posterior in posteriors)]
         for width, depth in dict.fromkeys(key[:2] for key in elbo)
     ]
     evidence = results[0]["metrics"]["evidence_per_datapoint"]
@@ -144,16 +136,4 @@ def draw_depths(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-LINEAR = Experiment(
-    "linear",
-    "the paper's Fig. 2: the ELBO of deep linear networks against their depth",
-    Config(),
-    GRID,
-    run,
-    draw_depths,
-    {
-        "smoke": {"num_steps": 3, "width": (5,), "depth": (1, 2)},
-        "cpu": {"num_steps": 3000, "batch_size": 100, "schedule": "cosine"},
-    },
-    tables=tables,
-)
+LINEAR = Experiment("linear", Config(), GRID, run, draw_depths, tables=tables, **DESCRIPTIONS["linear"])

@@ -19,9 +19,8 @@ from jaxtyping import Bool, Float
 import inducing
 from inducing.errors import DataWarning
 from inducing.experiments.engine import figures, store, training
-from inducing.experiments.engine.comparison import ELBO, ELBO_TERMS, Comparison, Estimate, Key, Measure, layer_variance
-from inducing.experiments.engine.experiment import Experiment, Metrics
-from inducing.experiments.paper import published
+from inducing.experiments.engine.comparison import ELBO, ELBO_TERMS, Comparison, layer_variance
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain
 from inducing.nn.layers import Layer
@@ -34,35 +33,24 @@ POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->glo
 GRID = np.linspace(-2.0, 2.0, 201)
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Config(training.NetworkConfig):
     """The paper's settings: Section 4.1 and the appendix "Additional experimental details".
 
     ``precision`` and ``hidden_log_precision`` are for layers with global inducing points.
     """
 
     dataset: str = "toy"
-    posterior: str = "global"
-    prior: str = "neal"
     num_data: int = 40
-    width: int = 50
-    depth: int = 2
-    num_inducing: int = 100
     precision: str = "shared"
     hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
     train_samples: int = 10
-    test_samples: int = 100
-    split: int = 0
 
 
-class Config(Settings):
-    """Settings of a variational posterior."""
-
-
-@dataclass(frozen=True)
-class HMCConfig(Settings):
+@dataclass(frozen=True, kw_only=True)
+class HMCConfig(Config):
     """Settings of a variational posterior or of HMC.
 
     The paper seems to use one chain from a standard normal distribution, with step sizes tuned by hand. We use four chains
@@ -77,17 +65,17 @@ class HMCConfig(Settings):
 
 
 def run(
-    config: Settings, checkpoint: Path | None = None, progress: bool = True, recipe: inducing.Recipe | None = None
+    config: Config, checkpoint: Path | None = None, progress: bool = True, recipe: inducing.Recipe | None = None
 ) -> Metrics:
     """Fit one posterior to the toy data; `recipe` replaces that of the configuration."""
     data = inducing.data.toy.cubic(config.num_data, config.split)
     likelihood = inducing.Gaussian(data.noise_variance, learn_variance=False)
-    width, generator = [config.width] * config.depth, torch.Generator().manual_seed(config.split)
+    generator = torch.Generator().manual_seed(config.split)
     settings: dict[str, Any] = {"prior": config.prior, "posterior": _posteriors(config), "generator": generator}
     with warnings.catch_warnings():
         # more inducing points than data, as in the paper
         warnings.simplefilter("ignore", DataWarning)
-        network = inducing.models.mlp(1, 1, width, num_inducing=config.num_inducing, **settings)
+        network = inducing.models.mlp(1, 1, config.widths, num_inducing=config.num_inducing, **settings)
         trained = training.train_and_score(
             network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe
         )
@@ -99,7 +87,7 @@ def run(
     return {**trained.nats, "layer_variance": variances, **curves}
 
 
-def _posteriors(config: Settings) -> str | list[Posterior | str]:
+def _posteriors(config: Config) -> str | list[Posterior | str]:
     if config.posterior != "global":
         return config.posterior
     precision = cast(PrecisionKind, config.precision)
@@ -113,7 +101,7 @@ def run_with_hmc(config: HMCConfig, checkpoint: Path | None = None, progress: bo
         return run(config, checkpoint, progress)
     data = inducing.data.toy.cubic(config.num_data, config.split)
     likelihood = inducing.Gaussian(data.noise_variance, learn_variance=False)
-    network = inducing.models.mlp(1, 1, [config.width] * config.depth, prior=config.prior, posterior="prior")
+    network = inducing.models.mlp(1, 1, config.widths, prior=config.prior, posterior="prior")
     samples = inducing.hmc(
         network,
         likelihood,
@@ -215,36 +203,20 @@ def tables(results: list[store.Result]) -> list[Table]:
     return [Table(["posterior", *next(iter(others.values()))], rows, title, note)]
 
 
-def paper_estimate(key: Key, measure: Measure) -> Estimate | None:
-    """The published ELBO or layer variance of a posterior."""
-    table = published()["toy_compositional_bnn"].get(key[0])
-    if table is None or measure in ELBO_TERMS[1:]:
-        return None
-    return Estimate(table["elbo_per_datapoint"] if measure == ELBO else table["variance"][measure.path[-1]])
-
-
 COMPARISON = Comparison(
     {"posterior": POSTERIORS},
     [*ELBO_TERMS, *map(layer_variance, range(3))],
-    paper_estimate,
+    "toy_compositional_bnn",
     "ELBO, log-likelihood and KL in nats per data point. V[Fl]: mean variance of layer l's function over standard normal "
     "inputs. The paper prints the ELBO of global as 2.236, more than the likelihood allows; it is read as -2.236.",
 )
-SMOKE = {"num_steps": 10, "train_samples": 2, "test_samples": 10}
-# with the paper's initial precisions the lower layers of global stay at the prior, and its mean far from that of HMC
-_CPU = {"recipe": "fast", "precision": "per_output", "hidden_log_precision": 2.0, "num_steps": 10_000}
 TOY = Experiment(
     "toy",
-    "the paper's Fig. 1: predictive distributions on 40 points of a cubic with a gap",
     HMCConfig(),
     {"posterior": POSTERIORS},
     run_with_hmc,
     draw_predictions,
-    {
-        "smoke": {**SMOKE, "hmc_warmup": 20, "hmc_samples": 20, "hmc_thin": 1, "hmc_leapfrog": 5},
-        # the error of a mean over 100 functions is as large as the distances beyond the data
-        "cpu": {**_CPU, "test_samples": 2000, "hmc_warmup": 2000, "hmc_samples": 4000},
-    },
     COMPARISON,
     tables,
+    **DESCRIPTIONS["toy"],
 )

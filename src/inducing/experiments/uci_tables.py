@@ -12,12 +12,12 @@ from torch import Tensor
 import inducing
 from inducing.data import uci
 from inducing.experiments.engine import figures, store, training
-from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison, Estimate, Key, Measure
-from inducing.experiments.engine.experiment import Metrics
-from inducing.experiments.paper import published
+from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison
+from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics, Run
 
 DATASETS, SPLITS = tuple(uci.FOLDERS), tuple(range(20))
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
+Trials = Callable[[Any], Sequence[Any]]
 
 
 def has_split(config: Any) -> bool:
@@ -44,28 +44,33 @@ def run_split(
     }
 
 
-def compare(table: str, axis: str, names: dict[Any, str], posteriors: Sequence[str], note: str = "") -> Comparison:
-    """The comparison with a table of the paper.
+def uci_experiment(
+    name: str,
+    paper: Any,
+    run: Run,
+    axis: str,
+    values: Sequence[Any],
+    posteriors: Sequence[str],
+    note: str,
+    trials: Trials,
+) -> Experiment:
+    """The experiment of a table of the paper.
 
     Arguments:
-        table: Its name in the published numbers.
+        name: Its name; with an underscore, the name of the table in the published numbers.
+        paper: The paper's settings.
+        run: Function that executes one run.
         axis: The field of the configuration between the dataset and the posterior.
-        names: The values of that field, with their names in the published numbers.
+        values: The values of that field.
         posteriors: The posteriors.
         note: Text below the table.
+        trials: Function that lists the trial runs of a configuration.
     """
-    axes = {"dataset": DATASETS, axis: tuple(names), "posterior": posteriors}
-    return Comparison(axes, (ELBO, TEST, RMSE), partial(_paper_estimate, table, names), note, num_brief=2)
-
-
-def _paper_estimate(table: str, names: dict[Any, str], key: Key, measure: Measure) -> Estimate | None:
-    dataset, value, posterior = key
-    numbers = published()[table].get(dataset, {}).get(names[value], {}).get(posterior)
-    # the RMSE of deep GPs on wine is printed as 0.06, which is impossible
-    if numbers is None or (measure == RMSE and dataset == "wine" and numbers["rmse"][0] < 0.1):
-        return None
-    mean, error = numbers[measure.path[0]]
-    return Estimate(mean, error, 5 if dataset == "protein" else 20)
+    axes = {"dataset": DATASETS, axis: values, "posterior": posteriors}
+    comparison = Comparison(axes, (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2)
+    figure, grid = partial(draw_scores, comparison), {"dataset": DATASETS, "split": SPLITS, **axes}
+    settings = {"exists": has_split, "trials": trials, **DESCRIPTIONS[name]}
+    return Experiment(name, paper, grid, run, figure, comparison, **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:

@@ -1,11 +1,8 @@
 """A sweep for processes that are killed."""
 
-import torch
-
-from inducing.cli import app
+from tests import processes
 
 
-def reproduce(folder):
+def reproduce(folder, *options):
     """Run `inducing reproduce` in this process."""
-    torch.set_num_threads(1)
-    app(["reproduce", "linear", "--preset", "smoke", "--out", str(folder)], standalone_mode=False)
+    processes.command("reproduce", "linear", "--preset", "smoke", "--out", folder, *options)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,13 +21,28 @@ from inducing.cli import app
 from inducing.errors import DivergenceError
 from inducing.experiments.engine import cluster, sweep
 from inducing.experiments.engine.registry import EXPERIMENTS
-from inducing.experiments.engine.runs import Outcome, State, Task
+from inducing.experiments.engine.runs import Task, run_each
 from inducing.experiments.engine.store import Store
 
 distributed = pytest.importorskip("distributed")
 
 # runs long enough for a worker to be killed in the middle of one
 SLOW = replace(EXPERIMENTS["linear"], presets={"smoke": {"num_steps": 200, "width": (5,), "depth": (1,)}})
+
+
+class Client(nullcontext):
+    """A client of a cluster without workers, whose runs all have the same outcome."""
+
+    future: Future
+
+    def __init__(self, *arguments, **settings):
+        super().__init__(self)
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {}}
+
+    def get_executor(self, pure):
+        return SimpleNamespace(submit=lambda *arguments: self.future)
 
 
 class Cluster(NamedTuple):
@@ -116,48 +132,30 @@ def test_a_killed_worker_loses_only_its_own_run(dask_cluster, tmp_path):
     assert [result["metrics"] for result in results] == [result["metrics"] for result in here]
 
 
-def test_a_run_that_diverges_or_kills_its_workers_fails(tmp_path):
-
-    class Future:
-        def __init__(self, error):
-            self.error = error
-
-        def result(self):
-            raise self.error
-
+def test_a_run_that_diverges_or_kills_its_workers_fails(tmp_path, monkeypatch):
     dead = distributed.KilledWorker("task", SimpleNamespace(address="tcp://a:1"), 4)
+    monkeypatch.setattr(distributed, "Client", Client)
     store = Store(tmp_path / "linear.jsonl")
     task = Task(SLOW.run, SLOW.configs("smoke")[0], store, resume=True)
     for error, reason in ((DivergenceError("step 3"), "step 3"), (dead, "tcp://a:1")):
-        outcome = cluster.collect(Future(error), task)
-        assert outcome.state is State.FAILED
+        Client.future = Future()
+        Client.future.set_exception(error)
+        with cluster.connect("tcp://a:1") as pool:
+            (outcome,) = run_each([task], pool)
+        assert outcome.failed
         assert reason in outcome.detail
     assert not store.results()
 
 
-def test_locks_are_released_after_an_error(tmp_path, monkeypatch):
-    class Client(nullcontext):
-        def __init__(self, *arguments, **settings):
-            super().__init__(self)
-
-        def scheduler_info(self, n_workers):
-            return {"workers": {}}
-
-        def submit(self, function, run, config, pure):
-            if config.posterior == "local":
-                raise RuntimeError("the scheduler is full")
-            return config
-
+def test_a_lost_scheduler_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "Client", Client)
-    store = Store(tmp_path / "linear.jsonl")
-    tasks = [Task(SLOW.run, config, store, resume=True) for config in SLOW.configs("smoke")[:2]]
-    # the error keeps its stack frames, and so the locks in them, until the end of this test
-    with pytest.raises(RuntimeError, match="full") as error:
-        list(cluster.run_each("tcp://a:1", tasks, wait=False))
-    for task in tasks:
-        lock = task.lock(wait=False)
-        assert not isinstance(lock, Outcome), error
-        lock.release()
+    Client.future = Future()
+    Client.future.cancel()
+    Client.future.set_running_or_notify_cancel()
+    task = Task(SLOW.run, SLOW.configs("smoke")[0], Store(tmp_path / "linear.jsonl"), resume=True)
+    with pytest.raises(OSError, match="lost the Dask scheduler at tcp://a:1"), cluster.connect("tcp://a:1") as pool:
+        list(run_each([task], pool))
+    assert task.lock() is not None
 
 
 def test_a_worker_with_several_threads_is_refused(monkeypatch):

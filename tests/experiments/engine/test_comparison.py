@@ -1,5 +1,6 @@
 import pytest
 
+from inducing.experiments.engine import comparison as engine
 from inducing.experiments.engine.comparison import (
     ELBO,
     KL,
@@ -61,14 +62,11 @@ def test_a_number_that_is_neither_good_nor_bad_is_not_judged():
         judge(Estimate(1.0), Estimate(2.0), KL)
 
 
-def test_rows():
+def test_rows(monkeypatch):
     variance = Measure(("layer_variance", 1), "V[F2]", 3, higher_is_better=None)
-    paper = {"local": Estimate(-2.0, 0.1, 20), "global": Estimate(-1.0, 0.0, 1)}
-    comparison = Comparison(
-        {"posterior": ("local", "global", "mine")},
-        [ELBO, RMSE, variance],
-        lambda key, measure: paper.get(key[0]) if measure == ELBO else None,
-    )
+    paper = {"local": {"elbo_per_datapoint": [-2.0, 0.1]}, "global": {"elbo_per_datapoint": -1.0}}
+    monkeypatch.setattr(engine, "published", lambda: {"table": paper})
+    comparison = Comparison({"posterior": ("local", "global", "mine")}, [ELBO, RMSE, variance], "table")
     results = [
         result("mine", 3.0, layer_variance=[1.0, 0.25]),
         result("global", -1.5),

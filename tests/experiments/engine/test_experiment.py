@@ -41,7 +41,9 @@ def test_every_experiment_has_all_presets(experiment):
 
 def test_a_preset_of_several_parts():
     parts = [{"width": (5,), "depth": (1,), "num_steps": 9}, {"width": (50,), "depth": (1, 2)}]
-    experiment = replace(LINEAR, grid={"width": (5, 50), "depth": (1, 2)}, presets={"cpu": [*parts, parts[1]]})
+    experiment = replace(
+        LINEAR, grid={"width": (5, 50), "depth": (1, 2)}, presets={"cpu": {"parts": [*parts, parts[1]]}}
+    )
     found = [(config.width, config.depth, config.num_steps) for config in experiment.configs("cpu")]
     assert found == [(5, 1, 9), (50, 1, 40_000), (50, 2, 40_000)], "nothing twice"
     assert list(experiment.differences("cpu").values()) == [

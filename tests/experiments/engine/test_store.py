@@ -1,9 +1,9 @@
 import json
-import multiprocessing
 
 import pytest
 
 from inducing.experiments.engine.store import Store, config_key
+from tests import processes
 
 
 def add_many(path, worker):
@@ -44,11 +44,8 @@ def test_the_same_configuration_is_replaced(tmp_path):
 
 def test_two_processes_may_write_at_once(tmp_path):
     path = tmp_path / "toy.jsonl"
-    workers = [multiprocessing.get_context("spawn").Process(target=add_many, args=(path, w)) for w in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    workers = [processes.start(add_many, path, number) for number in range(2)]
+    assert [processes.wait(worker) for worker in workers] == [0, 0]
     assert len(Store(path).results()) == 20
 
 

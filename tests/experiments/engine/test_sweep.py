@@ -1,10 +1,8 @@
 """`inducing reproduce`: what is finished is never repeated, and nothing is lost."""
 
 import json
-import os
 import random
-import subprocess
-import sys
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +19,6 @@ from inducing.experiments.engine.store import Store
 from inducing.inference.parallel.ranks import Ranks
 from tests import processes
 from tests.experiments.engine.killed_sweep import reproduce
-
-COMMAND = Path(sys.executable).with_name("inducing")
 
 
 # the sampler takes a few steps only
@@ -149,11 +145,6 @@ def test_runs_wait_for_trials_that_fail(tmp_path):
         sweep.reproduce(experiment, "smoke", tmp_path)
 
 
-def start(out, *arguments):
-    command = [COMMAND, "reproduce", "linear", "--preset", "smoke", "--out", str(out), *arguments]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
-
-
 def test_two_commands_at_once_do_each_run_once(tmp_path):
     both = [processes.start(reproduce, tmp_path) for _ in range(2)]
     assert [processes.wait(process) for process in both] == [0, 0]
@@ -162,15 +153,16 @@ def test_two_commands_at_once_do_each_run_once(tmp_path):
 
 
 def test_workers_do_not_outlive_a_killed_sweep(tmp_path):
-    process = start(tmp_path, "--jobs", "2")
-    while process.poll() is None and not Store(tmp_path / "linear.jsonl").results():
+    options = ("--jobs", "2", "--only", "depth=2")
+    process = processes.start(reproduce, tmp_path, *options)
+    while process.is_alive() and not Store(tmp_path / "linear.jsonl").results():
         time.sleep(0.01)
     process.kill()
-    process.wait()
+    assert processes.wait(process) == -signal.SIGKILL
     kept = Store(tmp_path / "linear.jsonl").results()
-    assert start(tmp_path, "--jobs", "2").wait(600) == 0
+    assert processes.wait(processes.start(reproduce, tmp_path, *options)) == 0
     results = Store(tmp_path / "linear.jsonl").results()
-    assert len(results) == 10
+    assert len(results) == 5
     assert kept.items() <= results.items(), "finished runs stay as they are"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inducing.experiments.engine.store import Result
+from inducing.experiments.paper import PRIORS, published
 from inducing.pages import Cell, Style, Table
 
 # nats: a smaller difference from the paper does not count, whatever the standard errors
@@ -37,13 +38,13 @@ class Measure(NamedTuple):
     higher_is_better: bool | None = True
     nats: bool = True
 
-    def of(self, metrics: Any) -> float | None:
+    def of(self, metrics: Any) -> Any:
         """Its value in the metrics of a run, or None if they do not have it."""
         for part in self.path:
             if isinstance(metrics, dict) and part not in metrics:
                 return None
             metrics = metrics[part]
-        return float(metrics)
+        return metrics
 
 
 ELBO = Measure(("elbo_per_datapoint",), "ELBO")
@@ -115,10 +116,6 @@ def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
     return Cell(verdict.name.lower() + by, STYLES[verdict])
 
 
-def _nothing_published(key: Key, measure: Measure) -> Estimate | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Comparison:
     """A table of our results and the paper's.
@@ -126,16 +123,27 @@ class Comparison:
     Arguments:
         axes: The fields of a configuration that identify a row, each with its values in order.
         measures: The numbers in the columns.
-        paper: The published number of a row and a measure, or None.
+        paper_table: The name of the paper's table in the published numbers. Default: the paper has none.
         note: Text below the table.
         num_brief: The number of measures in a brief table. Default: all.
     """
 
     axes: Mapping[str, Sequence[Any]]
     measures: Sequence[Measure]
-    paper: Callable[[Key, Measure], Estimate | None] = _nothing_published
+    paper_table: str = ""
     note: str = ""
     num_brief: int | None = None
+
+    def paper(self, key: Key, measure: Measure) -> Estimate | None:
+        """The published number of a row, or None. Numbers with a standard error are means over all splits."""
+        numbers = published()[self.paper_table] if self.paper_table else {}
+        for part in key:
+            numbers = numbers.get(PRIORS.get(part, str(part)), {})
+        number = measure.of(numbers)
+        if isinstance(number, list):
+            mean, error = number
+            return Estimate(mean, error, splits=5 if "protein" in key else 20)
+        return None if number is None else Estimate(number)
 
     def estimates(self, results: Sequence[Result], measure: Measure) -> tuple[Estimates, Estimates]:
         """Our numbers and the paper's, by row."""
@@ -145,7 +153,7 @@ class Comparison:
             if value is not None:
                 groups[self.key(result["config"])].append(value)
         ours = {key: over_splits(groups[key]) for key in sorted(groups, key=self._position)}
-        return ours, {key: published for key in ours if (published := self.paper(key, measure))}
+        return ours, {key: found for key in ours if (found := self.paper(key, measure))}
 
     def key(self, config: Mapping[str, Any]) -> Key:
         """The row of a configuration."""
@@ -167,26 +175,24 @@ class Comparison:
         found = {measure: self.estimates(results, measure) for measure in measures}
         found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
         keys = sorted({key for ours, _ in found.values() for key in ours}, key=self._position)
-        columns: list[list[str | Cell]] = [[axis, *(str(key[i]) for key in keys)] for i, axis in enumerate(self.axes)]
+        columns: list[tuple[str, Mapping[Key, str | Cell]]] = []
+        for place, axis in enumerate(self.axes):
+            columns.append((axis, {key: str(key[place]) for key in keys}))
         if not brief:
-            splits = (max(ours[key].splits for ours, _ in found.values() if key in ours) for key in keys)
-            columns.append(["splits", *map(str, splits)])
+            splits = {key: max(ours[key].splits for ours, _ in found.values() if key in ours) for key in keys}
+            columns.append(("splits", {key: str(number) for key, number in splits.items()}))
         for measure, (ours, paper) in found.items():
-            digits = measure.digits
+            texts = {key: estimate.text(measure.digits) for key, estimate in ours.items()}
             if brief:
-                means = {key: f" ({estimate.mean:.{digits}f})" for key, estimate in paper.items()}
-                cells = (ours[key].text(digits) + means.get(key, "") if key in ours else "" for key in keys)
-                columns.append([measure.heading, *cells])
-                continue
-            columns.append([measure.heading, *(ours[key].text(digits) if key in ours else "" for key in keys)])
-            if paper:
-                columns.append(["the paper", *(paper[key].text(digits) if key in paper else "" for key in keys)])
-            if paper and measure.higher_is_better is not None:
-                marks = (mark(ours[key], paper[key], measure) if key in paper else "" for key in keys)
-                columns.append(["mark", *marks])
-        headings, *rows = zip(*columns, strict=True)
-        note = f"In brackets: the paper. {self.note}" if brief and self.paper is not _nothing_published else self.note
-        return Table(headings, rows, note=note, text_columns=len(self.axes))
+                texts |= {key: f"{texts[key]} ({each.mean:.{measure.digits}f})" for key, each in paper.items()}
+            columns.append((measure.heading, texts))
+            if paper and not brief:
+                columns.append(("the paper", {key: each.text(measure.digits) for key, each in paper.items()}))
+                if measure.higher_is_better is not None:
+                    columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in paper}))
+        rows = [[cells.get(key, "") for _, cells in columns] for key in keys]
+        note = f"In brackets: the paper. {self.note}" if brief and self.paper_table else self.note
+        return Table([heading for heading, _ in columns], rows, note=note, text_columns=len(self.axes))
 
     def _position(self, key: Key) -> list[int]:
         return [list(values).index(part) for part, values in zip(key, self.axes.values(), strict=True)]

@@ -1,11 +1,16 @@
-"""An experiment: the paper's settings, a grid, presets, a run function, tables and a figure."""
+"""An experiment: the paper's settings, a grid, presets, a run function, tables and a figure.
+
+Titles, presets and remarks of all experiments are in ``experiments.toml``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,11 @@ Metrics = dict[str, Any]
 Run = Callable[[Any, Path | None, bool], Metrics]
 Changes = Mapping[str, Any]
 
+# for each experiment the arguments `title`, `presets` and, if there are any, `remarks`
+DESCRIPTIONS: dict[str, Any] = tomllib.loads(
+    resources.files("inducing.experiments").joinpath("experiments.toml").read_text()
+)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -25,34 +35,34 @@ class Experiment:
 
     Arguments:
         name: Its name for `inducing reproduce`.
-        title: One line about its content.
         paper: The paper's settings: an instance of a frozen dataclass with JSON values.
         grid: The fields to sweep over, with their values.
         run: Function that executes one run. Its arguments are a configuration, a folder for checkpoints, and whether to show
             progress. It returns metrics.
         figure: Function that draws the figure of finished runs.
-        presets: Changes to the paper's settings and grid, by preset. A field of the grid gets a tuple of values, other
-            fields get one value. A list of such changes combines several grids.
         comparison: Table of our results and the paper's.
         tables: Function that makes further tables from finished runs.
-        remarks: Text about the presets for the page of the experiment.
         exists: Function that returns whether a point of the grid is a run. Some datasets have fewer splits.
         trials: Function that lists the trial runs of a configuration with undecided settings. Trials use split 0. The
             settings of the trial with the best ELBO are used for all splits. Test scores are not used.
+        title: One line about its content.
+        presets: Changes to the paper's settings and grid, by preset. A field of the grid gets several values, other fields
+            get one value. "parts" lists further changes, one dictionary for each grid of the preset.
+        remarks: Text about the presets for the page of the experiment.
     """
 
     name: str
-    title: str
     paper: Any
     grid: Mapping[str, Sequence[Any]]
     run: Run
     figure: Callable[[list[Result]], Figure]
-    presets: Mapping[str, Changes | Sequence[Changes]] = field(default_factory=dict)
     comparison: Comparison | None = None
     tables: Callable[[list[Result]], list[Table]] = lambda results: []
-    remarks: str = ""
     exists: Callable[[Any], bool] = lambda config: True
     trials: Callable[[Any], Sequence[Any]] = lambda config: ()
+    title: str = ""
+    presets: Mapping[str, Changes] = field(default_factory=dict)
+    remarks: str = ""
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
@@ -95,11 +105,13 @@ class Experiment:
         """The grid values of a configuration, e.g. "depth=1 posterior=global"."""
         return " ".join(f"{key}={getattr(config, key)}" for key in self.grid)
 
-    def _parts(self, preset: str) -> Sequence[Changes]:
+    def _parts(self, preset: str) -> list[Changes]:
+        """The changes of each grid of a preset."""
         known = {"paper": {}, **self.presets}
         check_known("preset", preset, known)
-        parts = known[preset]
-        return [parts] if isinstance(parts, Mapping) else parts
+        changes = dict(known[preset])
+        parts = changes.pop("parts", [{}])
+        return [{**changes, **part} for part in parts]
 
 
 def key_of(config: Any) -> str:

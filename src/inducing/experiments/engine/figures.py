@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from inducing.experiments.engine.comparison import Estimates, Key
 from inducing.extras import require
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes as Axes
-    from matplotlib.figure import Figure as Figure
-else:
-    # imported where they are used
-    Axes = Figure = Any
+from inducing.pages import Figure as Figure
+from inducing.plots import Axes as Axes
 
 COLOURS = {
     "factorised": "#888888",

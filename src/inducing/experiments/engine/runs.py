@@ -1,6 +1,7 @@
-"""One run of a sweep: lock it, execute it, store its result.
+"""The runs of a sweep: lock each one, execute it, store its result.
 
-The lock prevents two processes from executing the same run at the same time.
+The process of the sweep locks runs and stores their results. A pool executes them: this process, several processes, or a
+Dask cluster (cluster.py). The lock prevents two sweeps from executing the same run at the same time.
 """
 
 from __future__ import annotations
@@ -9,40 +10,33 @@ import dataclasses
 import os
 import shutil
 import threading
-import time
-from enum import Enum, auto
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter, sleep
+from typing import Any, NamedTuple
 
 import torch
 
 from inducing.errors import DivergenceError
 from inducing.experiments.engine.experiment import Metrics, Run, key_of
-from inducing.experiments.engine.store import Origin, Store
+from inducing.experiments.engine.store import Origin, Store, origin
+from inducing.extras import require
 from inducing.inference.parallel.ranks import join
 
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-else:
-    # imported where it is used
-    BaseFileLock = Any
-
-
-class State(Enum):
-    """How a run ended."""
-
-    FINISHED = auto()
-    SKIPPED = auto()
-    BUSY = auto()
-    FAILED = auto()
+# between two attempts to lock the runs that other processes are executing
+RETRY_SECONDS = 0.5
+# metrics, seconds, and the version of the package that executed the run
+Executed = tuple[Metrics, float, Origin]
 
 
 class Outcome(NamedTuple):
-    """The final state of a run, with a detail for the user: its seconds, or the reason of the state."""
+    """The end of a run, with a detail for the user: its seconds, or why it failed or was not needed."""
 
     config: Any
-    state: State
     detail: str
+    failed: bool = False
 
 
 class Task(NamedTuple):
@@ -65,60 +59,118 @@ class Task(NamedTuple):
         """The folder for its checkpoints."""
         return self.store.checkpoint(dataclasses.asdict(self.config))
 
-    def lock(self, wait: bool) -> BaseFileLock | Outcome:
-        """Lock the run for this process, or return why it is not needed or not possible. The caller releases the lock.
+    def lock(self) -> Callable[[], None] | None:
+        """Lock the run for this process. Return a function that releases it, or None if another process has the lock.
 
         The file of a lock is never removed: another process may have opened it already, and would then hold a lock that a
         third process does not see.
-
-        Arguments:
-            wait: Whether to wait for another process that has the lock.
         """
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.checkpoint.with_suffix(".lock"), timeout=-1 if wait else 0)
-        try:
-            lock.acquire()
-        except Timeout:
-            return Outcome(self.config, State.BUSY, "another process is executing this run")
-        if self.resume and key_of(self.config) in self.store.results():
-            lock.release()
-            return Outcome(self.config, State.SKIPPED, "finished by another process")
-        return lock
+        lock = FileLock(self.checkpoint.with_suffix(".lock"))
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+        return lock.release if lock.is_locked else None
 
-    def finish(self, metrics: Metrics, seconds: float, made_by: Origin | None = None) -> Outcome:
+    def finish(self, executed: Executed) -> Outcome:
         """Store the result and remove the checkpoints."""
+        metrics, seconds, made_by = executed
         self.store.add(dataclasses.asdict(self.config), metrics, seconds, made_by)
         shutil.rmtree(self.checkpoint, ignore_errors=True)
-        return Outcome(self.config, State.FINISHED, f"{seconds:.0f} s")
+        return Outcome(self.config, f"{seconds:.0f} s")
 
 
-def run_here(task: Task, wait: bool, progress: bool = False) -> Outcome:
-    """Execute a run in this process, together with the other processes of `torchrun`."""
-    lock = task.lock(wait)
-    if isinstance(lock, Outcome):
-        return lock
-    try:
-        if not task.resume:
-            shutil.rmtree(task.checkpoint, ignore_errors=True)
-        start = time.perf_counter()
+class Pool(NamedTuple):
+    """What executes runs.
+
+    Arguments:
+        submit: Function that starts a run.
+        capacity: Function that returns the number of runs to start before one has ended.
+        failures: Errors that end only their run. Other errors end the sweep.
+    """
+
+    submit: Callable[[Task], Future[Executed]]
+    capacity: Callable[[], int]
+    failures: tuple[type[Exception], ...] = (DivergenceError,)
+
+
+def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
+    """Execute runs and store the results. Runs that another process is executing are tried again until it ends."""
+    waiting, running = list(tasks), dict[Future[Executed], tuple[Task, Callable[[], None]]]()
+    # however this function ends, no lock is kept
+    with ExitStack() as locks:
+        while waiting or running:
+            for task in list(waiting):
+                if len(running) >= pool.capacity():
+                    break
+                release = task.lock()
+                if release is None:
+                    continue
+                locks.callback(release)
+                waiting.remove(task)
+                if task.resume and key_of(task.config) in task.store.results():
+                    release()
+                    yield Outcome(task.config, "finished by another process")
+                    continue
+                if not task.resume:
+                    shutil.rmtree(task.checkpoint, ignore_errors=True)
+                running[pool.submit(task)] = task, release
+            if not running and waiting:
+                sleep(RETRY_SECONDS)
+            for future in wait(running, RETRY_SECONDS if waiting else None, FIRST_COMPLETED).done:
+                task, release = running.pop(future)
+                try:
+                    outcome = task.finish(future.result())
+                except pool.failures as error:
+                    outcome = Outcome(task.config, str(error), failed=True)
+                release()
+                yield outcome
+
+
+def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = False) -> Executed:
+    """Execute one run."""
+    start = perf_counter()
+    metrics = run(config, checkpoint, progress)
+    return metrics, perf_counter() - start, origin()
+
+
+@contextmanager
+def this_process(progress: bool) -> Iterator[Pool]:
+    """Execute runs one by one in this process, together with the other processes of `torchrun`."""
+
+    def submit(task: Task) -> Future[Executed]:
+        future = Future[Executed]()
         join().broadcast([dataclasses.asdict(task.config), str(task.checkpoint)])
-        metrics = task.run(task.config, task.checkpoint, progress)
-        return task.finish(metrics, time.perf_counter() - start)
-    except DivergenceError as error:
-        return Outcome(task.config, State.FAILED, str(error))
+        try:
+            future.set_result(execute(task.run, task.config, task.checkpoint, progress))
+        except DivergenceError as error:
+            future.set_exception(error)
+        return future
+
+    yield Pool(submit, lambda: 1)
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Pool]:
+    """Execute runs in several processes."""
+    require("joblib")
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    executor = ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(threads,))
+    try:
+        yield Pool(lambda task: executor.submit(execute, task.run, task.config, task.checkpoint), lambda: jobs)
     finally:
-        lock.release()
+        executor.shutdown(kill_workers=True)
 
 
-def run_in_worker(task: Task, wait: bool, threads: int) -> Outcome:
-    """Execute a run in a worker process. The worker exits with its parent, so that it does not keep the lock."""
+def _start_worker(threads: int) -> None:
+    """Prepare a worker process. It exits with its parent, so that it does not execute a run without its lock."""
     torch.set_num_threads(threads)
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
-    return run_here(task, wait)
 
 
 def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(0.5)
+        sleep(0.5)
     os._exit(1)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from typing import Any
 from rich.console import Console
 
 from inducing.errors import DivergenceError
-from inducing.experiments.engine import cluster
+from inducing.experiments.engine.cluster import connect
 from inducing.experiments.engine.experiment import Experiment, key_of
 from inducing.experiments.engine.report import show
-from inducing.experiments.engine.runs import Outcome, State, Task, run_here, run_in_worker
+from inducing.experiments.engine.runs import Task, processes, run_each, this_process
 from inducing.experiments.engine.store import Result, Store
-from inducing.extras import require
 from inducing.files import check_writable
 from inducing.inference.parallel.ranks import Ranks, hide_warnings, join
 
@@ -53,12 +51,11 @@ def reproduce(
         console: Where to print.
     """
     console = console or Console()
-    if dask is not None and jobs > 1:
-        raise ValueError("runs are executed in local jobs or on a Dask cluster; give only one of --jobs and --dask")
     ranks = join()
-    if ranks.size > 1 and (jobs > 1 or dask is not None):
+    if sum((jobs > 1, dask is not None, ranks.size > 1)) > 1:
         raise ValueError(
-            f"the {ranks.size} processes of torchrun execute each run together; leave out --jobs and --dask"
+            "runs are executed in local jobs, on a Dask cluster, or by all processes of torchrun together; give only one of "
+            "--jobs and --dask, and none of them to torchrun"
         )
     everything = experiment.configs(preset)
     configs = [config for config in everything if vars(config).items() >= (only or {}).items()]
@@ -128,32 +125,15 @@ def _follow(experiment: Experiment, ranks: Ranks) -> None:
 
 
 def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | None, console: Console) -> list[str]:
-    """Execute all runs and return the failed ones. Runs that another process is executing come last."""
+    """Execute all runs and return the failed ones. Runs of other processes are retried until those end."""
+    if not tasks:
+        return []
+    here = this_process(console.is_terminal) if jobs == 1 else processes(jobs)
+    executing = here if dask is None else connect(dask)
     failed = []
-    for wait in (False, True):
-        busy = []
-        for number, outcome in enumerate(_outcomes(tasks, wait, jobs, dask, console.is_terminal), 1):
+    with executing as pool:
+        for number, outcome in enumerate(run_each(tasks, pool), 1):
             line = f"{experiment.describe(outcome.config)}: {outcome.detail}"
-            if outcome.state is State.BUSY:
-                busy.append(outcome.config)
-                continue
             console.print(f"[{number}/{len(tasks)}] {line}", highlight=False, markup=False)
-            if outcome.state is State.FAILED:
-                failed.append(line)
-        tasks = [task for task in tasks if task.config in busy]
+            failed += [line] if outcome.failed else []
     return failed
-
-
-def _outcomes(tasks: list[Task], wait: bool, jobs: int, dask: str | None, progress: bool) -> Iterator[Outcome]:
-    if dask is not None and tasks:
-        yield from cluster.run_each(dask, tasks, wait)
-    elif jobs == 1:
-        for task in tasks:
-            yield run_here(task, wait, progress)
-    else:
-        require("joblib")
-        from joblib import Parallel, delayed
-
-        threads = max(1, (os.cpu_count() or 1) // jobs)
-        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from parallel(delayed(run_in_worker)(task, wait, threads) for task in tasks)

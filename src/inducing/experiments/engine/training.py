@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,37 +21,57 @@ from inducing.nn.network import Network
 from inducing.prediction.metrics import log_likelihood, rmse
 from inducing.prediction.predictive import Predictive
 
-# fields of a configuration that are settings of its recipe
-RECIPE_FIELDS = ("num_steps", "batch_size", "learning_rate", "schedule", "kl_warmup_epochs", "temperature")
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """The settings that every experiment has. An experiment adds its own, and sets the paper's values as defaults.
+
+    Arguments:
+        dataset: Name of the data.
+        posterior: Name of the posterior.
+        num_inducing: Number of inducing points.
+        recipe: Name of the recipe.
+        num_steps: Number of gradient steps. None: it depends on the posterior.
+        test_samples: Number of posterior samples of the ELBO and of predictions.
+        split: Number of the split of the data, and the seed of the run.
+    """
+
+    dataset: str
+    posterior: str = "global"
+    num_inducing: int = 100
+    recipe: str
+    num_steps: int | None
+    test_samples: int = 100
+    split: int = 0
 
 
-@runtime_checkable
-class TrainingConfig(Protocol):
-    """The fields that every configuration has. A configuration is a frozen dataclass."""
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig(TrainingConfig):
+    """The settings of an experiment with fully connected networks.
 
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    Arguments:
+        prior: Name of the prior.
+        width: Number of units in each hidden layer.
+        depth: Number of hidden layers.
+    """
+
+    prior: str = "neal"
+    width: int = 50
+    depth: int = 2
 
     @property
-    def dataset(self) -> str: ...
-    @property
-    def split(self) -> int: ...
-    @property
-    def posterior(self) -> str: ...
-    @property
-    def num_inducing(self) -> int: ...
-    @property
-    def recipe(self) -> str: ...
-    @property
-    def test_samples(self) -> int: ...
+    def widths(self) -> list[int]:
+        """The number of units in each hidden layer."""
+        return [self.width] * self.depth
 
 
 def recipe_of(config: TrainingConfig) -> Recipe:
     """The recipe named by a configuration, with the settings of the configuration."""
     fields = dataclasses.asdict(config)
-    changes = {name: fields[name] for name in RECIPE_FIELDS if name in fields}
     if "train_samples" in fields:
-        changes["num_samples"] = fields["train_samples"]
-    return as_recipe(config.recipe).replace(**changes)
+        fields["num_samples"] = fields["train_samples"]
+    settings = {field.name for field in dataclasses.fields(Recipe)}
+    return as_recipe(config.recipe).replace(**{name: fields[name] for name in fields.keys() & settings})
 
 
 def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, Any]:
