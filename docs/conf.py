@@ -4,6 +4,7 @@ import os
 import re
 from importlib import metadata
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 project = "inducing"
@@ -14,7 +15,12 @@ try:
 except metadata.PackageNotFoundError:
     release = "development"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
@@ -29,10 +35,8 @@ html_theme_options = {"navigation_with_keys": True}
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-add_module_names = False
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
@@ -43,14 +47,21 @@ nb_merge_streams = True
 nb_number_source_lines = False
 
 # notebooks run on one core
-os.environ.update(OMP_NUM_THREADS="1", NO_COLOR="1", COLUMNS="100", PYTHONWARNINGS="ignore:IProgress not found")
+os.environ.update(
+    OMP_NUM_THREADS="1",
+    NO_COLOR="1",
+    COLUMNS="100",
+    PYTHONWARNINGS="ignore:IProgress not found",
+)
 
 # docstrings are plain text with `names` and ``code``
 CODE = re.compile(r"(``.+?``|`[^`]+`)")
 SECTION = re.compile(r"(Arguments|Returns|Raises|References|Example|Examples):$")
 
 
-def as_rst(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def as_rst(
+    app: object, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     """Convert a docstring: an indented paragraph outside of a section is an equation, and * | _ stand for themselves."""
     converted: list[str] = []
     in_section = False
@@ -64,19 +75,56 @@ def as_rst(app: object, what: str, name: str, obj: object, options: object, line
             converted += [paragraph, ""]
         else:
             parts = CODE.split(paragraph)
-            parts[::2] = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+            parts[::2] = [
+                re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]
+            ]
             converted += ["".join(parts), ""]
-    # napoleon reads "a: b" in the first line of a property as its type
-    blank = [""] if what in ("property", "attribute") else []
-    lines[:] = blank + "\n".join(converted).split("\n")
+    # napoleon reads "a: b" in the first line of a property as its type: begin with a line that shows nothing
+    first = ["\\"] if what in ("property", "attribute") else []
+    lines[:] = first + "\n".join(converted).split("\n")
 
 
-def skip_fields(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+def skip_fields(
+    app: object, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
     """Leave out the fields of named tuples, which the docstring of the class describes."""
-    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field number") else None
+    return (
+        True
+        if str(getattr(obj, "__doc__", "")).startswith("Alias for field number")
+        else None
+    )
+
+
+def shorten_signature(
+    app: object,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Shorten defaults: a class is shown by its name, a long number with four digits."""
+    if not signature:
+        return None
+    # a module without a constructor has that of torch.nn.Module
+    signature = signature.replace("(*args, **kwargs)", "()").replace("=<factory>", "=[]")
+    signature = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature)
+    return re.sub(
+        r"\d+\.\d{6,}", lambda number: f"{float(number[0]):.4g}", signature
+    ), returns
+
+
+def link_figures(app: object, document: nodes.document) -> None:
+    """Link the figures of the results to their full size, by giving them a width."""
+    if document.settings.env.current_document.docname in ("index", "results"):
+        for image in document.findall(nodes.image):
+            image["width"] = "100%"
 
 
 def setup(app: Sphinx) -> None:
     """Convert docstrings before napoleon reads their sections."""
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("doctree-read", link_figures)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", as_rst, priority=100)
