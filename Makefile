@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 
+# each of the many processes of the tests would compile the package again
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: setup demo bench lint test test-portable test-all test-lowest test-browser docs package clean
 
 setup: $(INSTALLED)

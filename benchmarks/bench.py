@@ -106,6 +106,8 @@ def main(command_line: list[str] | None = None) -> int:
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; known are {', '.join(WORKLOADS)}")
     if arguments.workloads and (arguments.growth or (arguments.profile and not arguments.quick)):
         parser.error("a page of all workloads is made; leave out their names")
+    if arguments.seconds < 0:
+        parser.error(f"--seconds must not be negative, got {arguments.seconds}")
     names, seconds = arguments.workloads or list(WORKLOADS), 0.0 if arguments.quick else arguments.seconds
 
     whole_run = describe_other_work("before the run", other_cores_while_idle(IDLE_SECONDS))

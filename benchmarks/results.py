@@ -14,8 +14,8 @@ Made by `make bench` from `results.json`. Ratio: time of the other side over our
 sides alternate, with its quartiles; then the ratio of the fastest runs. Floor: the time that the necessary operations
 would take at the rate of a large matrix product (last column, in the dtype that the work is done in), over ours;
 elementwise work, noise and the optimiser are not counted, so 1 cannot be reached. Times are medians in milliseconds with
-their quartiles. Networks work in float32, our Gaussian processes in float64. The textbook is `benchmarks/textbook.py`,
-GPyTorch's model is in `benchmarks/deep_gp.py`.
+their quartiles. Networks work in float32, our Gaussian processes in float64 except for products with the covariance of
+the inducing values. The textbook is `benchmarks/textbook.py`, GPyTorch's model is in `benchmarks/deep_gp.py`.
 """
 COLUMNS = (
     *("workload", "against", "threads", "ratio", "of fastest", "target", "reached", "floor", "ours, ms", "other, ms"),
@@ -53,7 +53,12 @@ def page(results: list[dict[str, Any]]) -> str:
     if not results:
         lines += ["No results are stored: run `make bench` on a machine that does nothing else.", ""]
     for machine in dict.fromkeys(heading(result["machine"]) for result in results):
-        lines += [f"## {machine}", "", f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
+        lines += [
+            f"## {machine}",
+            "",
+            f"| {' | '.join(COLUMNS)} |",
+            "| --- | --- " + "| ---: " * (len(COLUMNS) - 2) + "|",
+        ]
         for result in results:
             if heading(result["machine"]) == machine:
                 lines += [_row(result["workload"], number, found) for number, found in result["threads"].items()]
@@ -63,10 +68,10 @@ def page(results: list[dict[str, Any]]) -> str:
 
 def _row(name: str, num_threads: str, found: dict[str, Any]) -> str:
     workload = WORKLOADS[name]
-    times = [
-        "{:.3g} ({:.3g} to {:.3g})".format(found[side]["median_ms"], *found[side]["quartiles_ms"])
-        for side in ("ours", "other")
-    ]
+    times = []
+    for side in ("ours", "other"):
+        median, low, high = (_rounded(time) for time in (found[side]["median_ms"], *found[side]["quartiles_ms"]))
+        times.append(f"{median} ({low} to {high})")
     cells = [
         f"`{name}`: {workload.what}",
         workload.other,
@@ -80,3 +85,8 @@ def _row(name: str, num_threads: str, found: dict[str, Any]) -> str:
         f"{found['gigaflops']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _rounded(milliseconds: float) -> str:
+    """A time with three digits or to the millisecond, never in scientific notation."""
+    return f"{milliseconds:,.0f}" if milliseconds >= 999.5 else f"{milliseconds:.3g}"

@@ -103,7 +103,7 @@ def deep_gp_step(num_layers: int, posterior: str) -> Step:
 
 
 def against_gpytorch(num_layers: int, *, shared: bool, dtype: torch.dtype = torch.float32) -> tuple[Step, Step]:
-    """DSVI against GPyTorch's DeepGP, in the dtype of its parameters; ours works in float64 whatever the dtype."""
+    """DSVI against GPyTorch's DeepGP, in the dtype of its parameters; ours factorises in float64."""
     from benchmarks import deep_gp
 
     x, y, _, _ = problem([13, 1], 455, 100)
@@ -199,7 +199,7 @@ WORKLOADS = {
         operations.convolution_gram(500, 32, 16 * 16, 3),
     ),
     "dgp-2": Workload(
-        "13-13-1, 455 data, M = 100, S = 10, DSVI, ours in float64",
+        "13-13-1, 455 data, M = 100, S = 10, DSVI, ours in float32 with factorisations in float64",
         "GPyTorch's DeepGP in float32, a kernel and inducing points for each output",
         2,
         lambda: against_gpytorch(2, shared=False),

@@ -32,6 +32,12 @@ from inducing.data import image_files
 torch.set_num_threads(int(os.environ.get("INDUCING_TEST_THREADS", "1")))
 
 
+def pytest_collection_finish():
+    """What has been imported and collected stays: the garbage collector need not look through it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     """Every test starts from the same random state and leaves torch's global settings as they were."""

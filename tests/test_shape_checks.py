@@ -1,5 +1,7 @@
 """Checking shapes once finds what checking them in every call finds."""
 
+import dataclasses
+
 import beartype
 import jaxtyping
 import pytest
@@ -55,3 +57,26 @@ def test_known_shapes_are_not_checked_again():
     assert count(torch.ones(2)) == "not a number"
     with pytest.raises(jaxtyping.TypeCheckError):
         count(torch.zeros(3))
+
+
+def test_fields_of_a_dataclass_are_checked_if_their_shapes_are_new():
+    @checked
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        first: Float[Tensor, "N"]
+        second: Float[Tensor, "N"]
+
+    @checked
+    def first(pair: Pair, scale: Float[Tensor, "M"]) -> Float[Tensor, "M"]:
+        return pair.first * scale
+
+    for _ in range(2):
+        pair = Pair(torch.zeros(2), second=torch.zeros(2))
+        assert first(pair, torch.ones(2)).shape == (2,)
+        with pytest.raises(jaxtyping.TypeCheckError):
+            Pair(torch.zeros(2), second=torch.zeros(3))
+        # the same arguments but for the shapes inside the pair
+        with pytest.raises(jaxtyping.TypeCheckError):
+            first(Pair(torch.zeros(3, 2)[0], torch.zeros(2)), torch.ones(1))
+        with pytest.raises(jaxtyping.TypeCheckError):
+            first(Pair(torch.zeros(4), torch.zeros(4)), torch.ones(1))

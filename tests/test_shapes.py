@@ -8,13 +8,14 @@ import pkgutil
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import inducing
 
 SCRIPT = """
-from jaxtyping import install_import_hook
+from tests import shape_checks
 
-install_import_hook("inducing", "beartype.beartype")
+shape_checks.install("inducing")
 
 import tempfile, torch
 import inducing
@@ -67,7 +68,12 @@ print("shapes hold")
 
 def test_every_annotation_holds():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.stdout.strip() == "shapes hold", done.stderr[-2000:]
 

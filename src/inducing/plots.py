@@ -25,7 +25,7 @@ from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
 else:
     Axes = Any  # matplotlib is optional
 
@@ -61,7 +61,8 @@ def plot_predictive(
     Example:
         >>> import inducing
         >>> toy = inducing.data.toy.cubic()
-        >>> network, likelihood = inducing.models.mlp(1, 1, num_inducing=5), inducing.Gaussian()
+        >>> network = inducing.models.mlp(1, 1, num_inducing=5)
+        >>> likelihood = inducing.Gaussian()
         >>> prediction = inducing.predict(network, likelihood, toy.x)
         >>> ax = inducing.plots.plot_predictive(prediction, toy.x, data=(toy.x, toy.y))
     """
@@ -69,7 +70,7 @@ def plot_predictive(
     position = _column("x", x)
     order = np.argsort(position)
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
-    functions = predictive.location + predictive.scale * predictive.likelihood.mean(predictive.outputs)
+    functions = predictive.function_means
     bands = {
         "target": (predictive.quantile(tails), 0.25),
         "function": (functions.quantile(functions.new_tensor(tails), 0), 0.35),

@@ -98,7 +98,7 @@ def test_a_quick_run_stores_nothing(machine, arguments):
     assert not any(path.exists() for path in (bench.TABLE, bench.GROWTH, bench.PROFILES))
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["toy", "--profile"], ["toy", "--growth"]])
+@pytest.mark.parametrize("arguments", [["nonsense"], ["toy", "--profile"], ["toy", "--growth"], ["--seconds", "-1"]])
 def test_names_that_cannot_be_used_are_refused(machine, arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         bench.main(arguments)

@@ -3,8 +3,6 @@
 import gzip
 import io
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +16,15 @@ from inducing.cli import app
 from inducing.pages import to_rich
 from inducing.tables import fitting, predicting
 from inducing.tables.predicting import TableModel
+from tests import processes
 from tests.tables.examples import INPUTS, NASTY, make_table, outcome
 
 TABLE = make_table()
 
 
-def command(*arguments, **options):
+def command(*arguments):
     """The real command in a process of its own."""
-    given = [sys.executable, "-m", "inducing", *map(str, arguments)]
-    return subprocess.run(given, capture_output=True, text=True, timeout=300, check=False, **options)
+    return processes.run(processes.command, *arguments)
 
 
 def run(*arguments):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inducing.tables.columns import Column, TableError, TableWarning
+from inducing.tables.columns import TableError, TableWarning
 from inducing.tables.schema import Schema
 
 TABLE = pd.DataFrame(
@@ -49,7 +49,7 @@ def test_a_schema_is_a_value():
     with pytest.raises(AttributeError):
         again.columns = ()
     with pytest.raises(ValueError, match="kind"):
-        Column("x", "date")
+        Schema.from_json([{"name": "x", "kind": "date", "categories": [], "fill": None}])
 
 
 def test_a_category_never_seen_is_zero_everywhere():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -75,16 +76,8 @@ def reproduce(
     with one_line_errors("reproduce", "interrupted; the same command continues"):
         check_known("experiment", name, EXPERIMENTS)
         experiment = EXPERIMENTS[name]
-        sweep.reproduce(
-            experiment,
-            preset,
-            out,
-            jobs=jobs,
-            resume=resume,
-            only=sweep.parse_only(only, experiment),
-            dask=dask,
-            console=Console(),
-        )
+        chosen = sweep.parse_only(only, experiment)
+        sweep.reproduce(experiment, preset, out, jobs=jobs, resume=resume, only=chosen, dask=dask)
 
 
 @app.command()
@@ -98,17 +91,12 @@ def report(
         typer.echo(f"wrote {out}")
 
 
-@app.command()
-def bench(
-    workloads: Annotated[list[str] | None, typer.Argument(help="Workloads. Default: all.")] = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Time for each workload and number of threads.")] = 6.0,
-    quick: Annotated[bool, typer.Option("--quick", help="A single run of everything; stores nothing.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Write a profile to docs/speed.md.")] = False,
-    growth: Annotated[bool, typer.Option("--growth", help="Write how the cost grows to benchmarks/growth.md.")] = False,
-) -> None:
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context) -> None:
     """Measure the speed beside other implementations, in a clone of the repository.
 
-    Results are stored only if the machine is otherwise idle; if not, the exit code is 1.
+    The options are those of benchmarks/bench.py. Results are stored only if the machine is otherwise idle; if not, the exit
+    code is 1.
     """
     with one_line_errors("bench"):
         if not Path("benchmarks/bench.py").is_file():
@@ -116,9 +104,7 @@ def bench(
                 "benchmarks are not part of the installed package; run this at the root of a clone of the repository, "
                 "after pip install -e '.[test]', or use `make bench` there"
             )
-        chosen = {"quick": quick, "profile": profile, "growth": growth}
-        flags = [f"--{name}" for name, wanted in chosen.items() if wanted]
-        command = [sys.executable, "-m", "benchmarks.bench", *(workloads or []), f"--seconds={seconds}", *flags]
+        command = [sys.executable, "-m", "benchmarks.bench", *context.args]
         raise typer.Exit(subprocess.run(command).returncode)
 
 
@@ -126,26 +112,26 @@ def bench(
 def list_data(context: typer.Context) -> None:
     """List the datasets and their folders; `fetch` downloads datasets, `verify` checks them."""
     if context.invoked_subcommand is None:
-        with one_line_errors("data"):
-            for name in catalogue.NAMES:
-                typer.echo(f"{name:14} {catalogue.where(name)}")
+        _print_each("data", catalogue.locate, catalogue.NAMES)
 
 
 @data_app.command("fetch")
 def fetch_data(names: Names) -> None:
     """Download missing datasets to the folder INDUCING_DATA, or to the cache."""
-    with one_line_errors("data fetch"):
-        catalogue.check_names(names)
-        for name in names:
-            catalogue.download(name)
-            typer.echo(f"{name:14} {catalogue.where(name)}")
+    _print_each("data fetch", catalogue.fetch, names)
 
 
 @data_app.command("verify")
 def verify_data(names: Names) -> None:
     """Check downloaded datasets: shapes, labels and, if known, checksums."""
-    with one_line_errors("data verify"):
-        catalogue.check_names(names)
+    _print_each("data verify", catalogue.verify, names)
+
+
+def _print_each(command: str, describe: Callable[[str], Iterator[str]], names: Sequence[str]) -> None:
+    """Print the lines about each dataset. All names are checked first."""
+    with one_line_errors(command):
         for name in names:
-            for line in catalogue.verify(name):
+            check_known("dataset", name, catalogue.NAMES)
+        for name in names:
+            for line in describe(name):
                 typer.echo(line)

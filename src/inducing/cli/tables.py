@@ -74,7 +74,7 @@ def fit(
             return
         TableModel(estimator, problem.targets, problem.excluded).save(out)
         steps = len(estimator.history_)
-        reason = "the limit (--max-steps)" if steps >= estimator.step_limit else "converged"
+        reason = "the limit (--max-steps)" if steps >= estimator.step_limit(len(problem.train)) else "converged"
         console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
         console.print(pages.to_rich(fitted.score_table(f"{len(problem.test)} test rows")), soft_wrap=False)
         console.print(f"model: {out}")
@@ -123,9 +123,9 @@ def predict(
 def _messages(command: str) -> Iterator[None]:
     """Errors and warnings on one line; errors about tables name the options that help."""
     with one_line_errors(command), one_line_warnings(command):
-        from inducing.tables.columns import Remedy, TableError
+        from inducing.tables.columns import TableError
 
-        options = {Remedy.IMPUTE: "--impute" if command == "fit" else "", Remedy.EXCLUDE: "--exclude"}
+        options = {"impute": "--impute" if command == "fit" else "", "exclude": "--exclude"}
         try:
             yield
         except TableError as error:

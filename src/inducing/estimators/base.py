@@ -15,30 +15,21 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from inducing.arrays import as_tensor
-from inducing.checks import check_device, refuse_inference_mode
+from inducing.checks import check_device, check_known, refuse_inference_mode
 from inducing.data.standardise import Standardiser
-from inducing.estimators import state as states
 from inducing.estimators.likelihoods import Choice
-from inducing.estimators.targets import LabelTargets, NumericTargets
-from inducing.inference.history import History
+from inducing.estimators.state import FittedEstimator
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
@@ -49,6 +40,7 @@ from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihoo
 from inducing.nn.network import Network
 from inducing.nn.posteriors import DEFAULT_NUM_INDUCING, OptimalInducing, Posterior, posteriors_for_layers
 from inducing.prediction.predictive import Predictive
+from inducing.prediction.running import run_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
 
 # numbers in one batch of predictions
@@ -58,7 +50,7 @@ ELBO_SAMPLES = 50
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class NetworkEstimator(BaseEstimator, ABC):
+class NetworkEstimator(FittedEstimator, ABC):
     """An estimator around a network. Its fields are the parameters of scikit-learn's `get_params`."""
 
     posterior: Any = "auto"
@@ -74,10 +66,6 @@ class NetworkEstimator(BaseEstimator, ABC):
     random_state: Any = None
     device: str = "cpu"
     verbose: bool = False
-
-    # the likelihoods of fitted estimators by name, and the encoding of their targets
-    likelihoods: ClassVar[dict[str, Choice]]
-    encoding: ClassVar[type[NumericTargets] | type[LabelTargets]]
 
     @abstractmethod
     def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
@@ -103,8 +91,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         """Approximate number of values that a prediction holds for each row and draw."""
 
     @abstractmethod
-    def _choice(self) -> Choice:
-        """The likelihood that `likelihood` names."""
+    def _default_likelihood(self) -> str:
+        """The name of the likelihood for "auto"."""
 
     @abstractmethod
     def _check_targets(self, y: Any) -> np.ndarray:
@@ -151,20 +139,21 @@ class NetworkEstimator(BaseEstimator, ABC):
         rows, y, counts = merge_rows(rows, y, weights)
         if not continues:
             # under torchrun the seed of rank 0: without a random_state they differ
-            self.seed_: int = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-            self.inputs_: Standardiser = Standardiser.of(rows, counts)
+            self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
+            self.inputs_ = Standardiser.of(rows, counts)
             is_real = self._choice().likelihood.support == "real"
-            self.targets_: NumericTargets | LabelTargets = self.encoding.fit(y, counts, is_real)
+            self.targets_ = self.encoding.fit(y, counts, is_real)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         data = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         if not continues:
             self._build(x, targets)
-        changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit}
-        self.history_: History = fit(
+        total = float(counts.sum())
+        changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit(total)}
+        self.history_ = fit(
             self.network_.to(device),
             self.likelihood_.to(device),
             data,
-            self._make_recipe(float(counts.sum())).replace(**changes),
+            self._make_recipe(total).replace(**changes),
             seed=self.seed_,
             progress=bool(self.verbose),
             description=type(self).__name__,
@@ -173,10 +162,9 @@ class NetworkEstimator(BaseEstimator, ABC):
         self.elbo_ = float(terms.elbo_per_datapoint)
         return self
 
-    @property
-    def step_limit(self) -> int:
-        """Maximum number of gradient steps: ``max_steps``, or that of the recipe."""
-        return self._make_recipe(1).num_steps if self.max_steps is None else self.max_steps
+    def step_limit(self, num_data: float) -> int:
+        """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
+        return self._make_recipe(num_data).num_steps if self.max_steps is None else self.max_steps
 
     @property
     def built(self) -> str:
@@ -187,12 +175,6 @@ class NetworkEstimator(BaseEstimator, ABC):
             return f"{likelihood} likelihood, no global inducing points"
         kind = "all distinct rows, with an exact last layer" if self.network_.optimal_last is not None else "learned"
         return f"{likelihood} likelihood, {points} global inducing points: {kind}"
-
-    @property
-    def input_names(self) -> list[str] | None:
-        """The names of the inputs, if the estimator was fitted to a table."""
-        names = vars(self).get("feature_names_in_")
-        return None if names is None else [str(name) for name in names]
 
     def predict_distribution(self, X: Any) -> Predictive:
         """The predictive distribution of each row: epistemic and aleatoric variance, densities, quantiles.
@@ -214,36 +196,11 @@ class NetworkEstimator(BaseEstimator, ABC):
         seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
         return self._draw(n_samples, int(seed))
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """A fitted estimator without its network and likelihood, as JSON and tensors."""
-        check_is_fitted(self, "network_")
-        targets, moments = self.targets_.to_state()
-        state = {
-            "class": type(self).__name__,
-            "parameters": {name: states.to_json(name, value) for name, value in self.get_params(deep=False).items()},
-            "schema": None if self.schema_ is None else self.schema_.to_json(),
-            "feature_names": self.input_names,
-            "num_features": int(self.n_features_in_),
-            "seed": self.seed_,
-            "elbo": self.elbo_,
-            "targets": targets,
-        }
-        moments |= {"inputs.mean": self.inputs_.mean, "inputs.std": self.inputs_.std}
-        return state, moments | {"history": self.history_.to_tensor()}
-
-    @classmethod
-    def from_state(
-        cls, state: dict[str, Any], tensors: dict[str, Tensor], network: Network, likelihood: Likelihood
-    ) -> Self:
-        """The inverse of `to_state`, with the network and the likelihood of the estimator.
-
-        Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
-        """
-        parameters, fitted = states.restore(cls, state, tensors, network, likelihood)
-        estimator = cls(**parameters)
-        for name, value in fitted.items():
-            setattr(estimator, name, value)
-        return estimator
+    def _choice(self) -> Choice:
+        """The likelihood that `likelihood` names."""
+        name = self._default_likelihood() if is_auto(self.likelihood) else self.likelihood
+        check_known("likelihood", name, ("auto", *self.likelihoods))
+        return self.likelihoods[name]
 
     def _make_recipe(self, num_data: float) -> Recipe:
         return self._fast_recipe(num_data) if self.recipe == "fast" else as_recipe(self.recipe)
@@ -258,7 +215,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         """Choose inducing points, and make the network and the likelihood."""
         choice, optimal = self._choice(), self._optimal_posterior()
         outputs = choice.outputs * self.targets_.num_outputs
-        self.likelihood_: Likelihood = choice.make(self.targets_.num_outputs).double()
+        self.likelihood_ = choice.make(self.targets_.num_outputs).double()
         self.likelihood_.check_targets(targets, (outputs,))
         noise = HeteroscedasticGaussian if optimal is not None and optimal.heteroscedastic else Gaussian
         if optimal is not None and not isinstance(self.likelihood_, noise):
@@ -275,12 +232,12 @@ class NetworkEstimator(BaseEstimator, ABC):
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
-        self.network_: Network = self._make_network(x.shape[1], outputs, exact, **settings)
+        self.network_ = self._make_network(x.shape[1], outputs, exact, **settings)
 
     def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit."""
         if reset:
-            self.schema_: Schema | None = self.schema
+            self.schema_ = self.schema
             if self.schema is None and has_text(X):
                 X = learn_schema(X)
                 self.schema_ = X.schema
@@ -304,11 +261,6 @@ class NetworkEstimator(BaseEstimator, ABC):
             self, self.network_.sample_functions(n_samples, seed, self.likelihood_), likelihood, n_samples, seed
         )
 
-    def _collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
-        """One statistic of the predictions of all rows, computed in batches to bound memory."""
-        parts = [statistic(predictive).numpy() for predictive in self._draw().predict_batches(X)]
-        return self.targets_.decode_means(np.concatenate(parts, axis=axis))
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampledFunctions:
@@ -330,11 +282,12 @@ class SampledFunctions:
 
     def __call__(self, X: Any) -> Float[np.ndarray, "S N *O"]:
         """Evaluate all functions at rows."""
-        parts = [
-            predictive.location + predictive.scale * predictive.likelihood.mean(predictive.outputs)
-            for predictive in self.predict_batches(X)
-        ]
-        return self.estimator.targets_.decode_means(torch.cat(parts, 1).numpy())
+        return self.collect(X, lambda predictive: predictive.function_means, 1)
+
+    def collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
+        """One statistic of the predictions of all rows, computed in batches to bound memory."""
+        parts = [statistic(predictive) for predictive in self.predict_batches(X)]
+        return self.estimator.targets_.decode(torch.cat(parts, axis).numpy())
 
     def predict(self, X: Any) -> Predictive:
         """The predictive distribution of the mixture of these functions."""
@@ -344,12 +297,12 @@ class SampledFunctions:
     def predict_batches(self, X: Any) -> Iterator[Predictive]:
         """The same, one batch of rows at a time."""
         estimator = self.estimator
+        location, scale = estimator.targets_.scale
         rows = estimator._encode(X, reset=False)
         batch_size = max(1, BATCH_NUMBERS // (int(self.n_samples) * estimator._width()))
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
-            with torch.no_grad():
-                outputs = self.functions(estimator.inputs_.apply(batch, torch.float64).to(self.functions.device)).cpu()
-            yield estimator.targets_.predict(outputs, self.likelihood, self.seed)
+            outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
+            yield Predictive(outputs, self.likelihood, location, scale, self.seed)
 
 
 def merge_rows(

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator, is_auto
-from inducing.estimators.likelihoods import CLASSIFICATION, Choice, find_choice
+from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.likelihoods import CLASSIFICATION, Choice
 from inducing.estimators.targets import LabelTargets
 from inducing.saving import register
 
@@ -32,23 +32,23 @@ class Classifier(ClassifierMixin, NetworkEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable label of each row."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
+        most_probable = self.predict_proba(X).argmax(1)
+        return self.classes_[most_probable]
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N C"]:
         """Predict the probabilities of the classes, in the order of ``classes_``: the mean over the posterior draws."""
-        return self._collect(X, lambda predictive: predictive.mean)
+        return self._draw().collect(X, lambda predictive: predictive.mean)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draw labels, (N, n_samples). The rows of one sample come from one function."""
         samples = self.sample_functions(n_samples, random_state).predict(X).samples
-        return self.targets_.decode(samples.numpy().T)
+        return self.classes_[samples.numpy().T]
 
-    def _choice(self) -> Choice:
-        return find_choice("categorical" if is_auto(self.likelihood) else self.likelihood, self.likelihoods)
+    def _default_likelihood(self) -> str:
+        return "categorical"
 
     def _check_targets(self, y: Any) -> Shaped[np.ndarray, " N"]:
-        y = column_or_1d(_as_labels(y), warn=True)
+        y = column_or_1d(narrow_labels(y), warn=True)
         missing = np.flatnonzero(pd.isna(y))
         if len(missing):
             # scikit-learn's checks look for these words
@@ -57,7 +57,7 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         return y
 
 
-def _as_labels(y: Any) -> Any:
+def narrow_labels(y: Any) -> Any:
     """Convert labels of pandas and Python objects to the narrowest NumPy dtype, and return others unchanged.
 
     scikit-learn would convert booleans and integers of pandas to floats, which merges integers above 2^53.
@@ -80,7 +80,8 @@ class BNNClassifier(Classifier, BNN):
     Example:
         >>> import numpy as np, inducing
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
-        >>> model = inducing.BNNClassifier(max_steps=20, random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+        >>> y = np.where(X[:, 0] > 0, "yes", "no")
+        >>> model = inducing.BNNClassifier(max_steps=20, random_state=0).fit(X, y)
         >>> model.classes_.tolist(), model.predict_proba(X[:5]).shape
         (['no', 'yes'], (5, 2))
     """
@@ -97,7 +98,8 @@ class DeepGPClassifier(Classifier, DeepGP):
     Example:
         >>> import numpy as np, inducing
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
-        >>> model = inducing.DeepGPClassifier(max_steps=10, random_state=0).fit(X, X[:, 0] > 0)
+        >>> model = inducing.DeepGPClassifier(max_steps=10, random_state=0)
+        >>> model = model.fit(X, X[:, 0] > 0)
         >>> model.predict(X[:5]).dtype
         dtype('bool')
     """

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from inducing.checks import check_known
 from inducing.nn import likelihoods as nn
 from inducing.nn.likelihoods import FIRST_VARIANCE, Likelihood
 
@@ -58,9 +57,3 @@ REGRESSION = {
     "negative-binomial": Choice(nn.NegativeBinomial, (1.0,), 1, _log_counts),
 }
 CLASSIFICATION = {"categorical": Choice(nn.Categorical, (), 1, _unchanged)}
-
-
-def find_choice(name: str, known: dict[str, Choice]) -> Choice:
-    """Find a likelihood by name."""
-    check_known("likelihood", name, ("auto", *known))
-    return known[name]

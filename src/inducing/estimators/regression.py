@@ -12,8 +12,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array
 
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator, is_auto
-from inducing.estimators.likelihoods import COUNTS, REGRESSION, Choice, find_choice
+from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.likelihoods import COUNTS, REGRESSION, Choice
 from inducing.estimators.targets import NumericTargets
 from inducing.saving import register
 
@@ -44,14 +44,14 @@ class Regressor(RegressorMixin, NetworkEstimator):
         if return_cov:
             return self._predict_covariance(X)
         if not return_std:
-            return self._collect(X, lambda predictive: predictive.mean)
-        mean, std = self._collect(X, lambda predictive: torch.stack([predictive.mean, predictive.stddev]), 1)
+            return self._draw().collect(X, lambda predictive: predictive.mean)
+        mean, std = self._draw().collect(X, lambda predictive: torch.stack([predictive.mean, predictive.stddev]), 1)
         return mean, std
 
     def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
         """Predict quantiles of the targets: shaped as `predict` for one number, (Q, N, ...) for several."""
         levels = np.atleast_1d(np.asarray(q, dtype=float)).tolist()
-        found = self._collect(X, lambda predictive: predictive.quantile(levels), 1)
+        found = self._draw().collect(X, lambda predictive: predictive.quantile(levels), 1)
         return found[0] if np.ndim(q) == 0 else found
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -75,14 +75,12 @@ class Regressor(RegressorMixin, NetworkEstimator):
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
-    def _choice(self) -> Choice:
-        name = self.likelihood
-        if is_auto(name):
-            optimal = self._optimal_posterior()
-            # optimal last layers exist for Gaussian noise
-            name = "heteroscedastic" if optimal is not None and optimal.heteroscedastic else "gaussian"
-            name = self.auto_likelihood if optimal is None else name
-        return find_choice(name, self.likelihoods)
+    def _default_likelihood(self) -> str:
+        optimal = self._optimal_posterior()
+        if optimal is None:
+            return self.auto_likelihood
+        # optimal last layers exist for Gaussian noise
+        return "heteroscedastic" if optimal.heteroscedastic else "gaussian"
 
     def _check_targets(self, y: Any) -> Float[np.ndarray, "N *O"]:
         # values that are not finite are refused below, with their rows
@@ -98,7 +96,7 @@ class Regressor(RegressorMixin, NetworkEstimator):
 
     def _predict_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         predictive = self.predict_distribution(X)
-        means = predictive.location + predictive.scale * predictive.likelihood.mean(predictive.outputs)
+        means = predictive.function_means
         centred = (means - means.mean(0)).numpy()
         # Cov[y] = Cov_s E[y | f_s] + diag(E_s V[y | f_s])
         covariance = np.einsum("sno,smo->nmo", centred, centred) / len(centred)
@@ -179,7 +177,8 @@ class DeepGPRegressor(Regressor, DeepGP):
     Example:
         >>> import numpy as np, inducing
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
-        >>> model = inducing.DeepGPRegressor(max_steps=10, random_state=0).fit(X, X[:, 0] ** 2)
+        >>> model = inducing.DeepGPRegressor(max_steps=10, random_state=0)
+        >>> model = model.fit(X, X[:, 0] ** 2)
         >>> model.sample_y(X[:5], n_samples=7).shape, model.sample_functions(7)(X[:5]).shape
         ((5, 7), (7, 5))
     """

@@ -1,4 +1,4 @@
-"""The state of an estimator as JSON, and back: values and specifications, nothing else.
+"""The fitted attributes of an estimator, and its state: all but the network and the likelihood, as JSON and tensors.
 
 A state may come from a file that is wrong or hostile. All of it is checked against what an estimator has, and its parts
 against each other.
@@ -6,133 +6,141 @@ against each other.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import Choice
-from inducing.estimators.targets import take_standardiser
+from inducing.estimators.targets import LabelTargets, NumericTargets, decode_scale, encode_scale
 from inducing.inference.history import History
-from inducing.inference.recipes import Recipe
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.saving.values import construct, decode_value, encode_value, shorten, take
+from inducing.saving.registry import State, Tensors
+from inducing.saving.values import decode_value, encode_value, fits, shorten, take
 from inducing.tables.schema import Schema
 
-if TYPE_CHECKING:
-    from inducing.estimators.base import NetworkEstimator
-
 STATE: dict[str, Any] = {
-    "class": str, "parameters": dict, "schema": list | None, "feature_names": list | None, "num_features": int, "seed": int,
-    "elbo": float, "targets": dict,
+    "class": str, "parameters": dict, "schema": list | None, "feature_names": list[str] | None, "num_features": int,
+    "seed": int, "elbo": float, "targets": dict,
 }  # fmt: skip
 
 
-def to_json(name: str, value: Any) -> Any:
-    """Convert a constructor parameter to JSON."""
-    if isinstance(value, Schema):
-        return {"class": "Schema", "columns": value.to_json()}
-    if isinstance(value, Recipe):
-        settings = {key: encode_value(setting, f"{name}.{key}") for key, setting in vars(value).items()}
-        return {"class": "Recipe", "settings": settings}
-    return encode_value(value, name)
+class FittedEstimator(BaseEstimator):
+    """What `fit` learns, and how it is saved."""
+
+    network_: Network
+    likelihood_: Likelihood
+    inputs_: Standardiser
+    targets_: NumericTargets | LabelTargets
+    history_: History
+    schema_: Schema | None
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    seed_: int
+    elbo_: float
+
+    # the likelihoods of fitted estimators by name, and the encoding of their targets
+    likelihoods: ClassVar[dict[str, Choice]]
+    encoding: ClassVar[type[NumericTargets] | type[LabelTargets]]
+
+    @property
+    def input_names(self) -> list[str] | None:
+        """The names of the inputs, if the estimator was fitted to a table."""
+        names = vars(self).get("feature_names_in_")
+        return None if names is None else [str(name) for name in names]
+
+    def to_state(self) -> State:
+        """A fitted estimator without its network and likelihood, as JSON and tensors."""
+        check_is_fitted(self, "network_")
+        targets, tensors = self.targets_.to_state()
+        state = {
+            "class": type(self).__name__,
+            "parameters": {name: _encode_parameter(name, value) for name, value in self.get_params(deep=False).items()},
+            "schema": None if self.schema_ is None else self.schema_.to_json(),
+            "feature_names": self.input_names,
+            "num_features": int(self.n_features_in_),
+            "seed": self.seed_,
+            "elbo": self.elbo_,
+            "targets": targets,
+        }
+        return state, tensors | encode_scale("inputs", self.inputs_) | {"history": self.history_.to_tensor()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], tensors: Tensors, network: Network, likelihood: Likelihood) -> Self:
+        """The inverse of `to_state`, with the network and the likelihood of the estimator.
+
+        Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
+        """
+        name, parameters, columns, names, num_features, seed, elbo, targets = take(state, cls.__name__, **STATE)
+        if name != cls.__name__:
+            raise ValueError(f"the state is that of a {shorten(name)}, not of a {cls.__name__}")
+        schema = None if columns is None else Schema.from_json(columns)
+        if schema is not None and names != list(schema.names):
+            raise ValueError(f"names of inputs are {shorten(names)}, but the schema has {shorten(schema.names)}")
+        if num_features < 1 or (names is not None and len(names) != num_features):
+            raise ValueError(f"num_features cannot be {num_features} for inputs with the names {shorten(names)}")
+        if not 0 <= seed < 2**31:
+            raise ValueError(f"seed cannot be {seed}")
+        num_inputs = num_features if schema is None else len(schema.encoded_names)
+        known = ("inputs.mean", "inputs.std", *cls.encoding.tensors, "history")
+        take(tensors, f"the state of a {cls.__name__}", **dict.fromkeys(known, Tensor))
+        estimator = cls(**_decode_parameters(parameters))
+        estimator.network_, estimator.likelihood_ = network, likelihood
+        estimator.inputs_ = decode_scale("inputs", tensors, num_inputs)
+        estimator.targets_ = cls.encoding.from_state(targets, tensors)
+        estimator.history_ = History.from_tensor(tensors["history"], len(network.layer_names))
+        estimator.schema_, estimator.n_features_in_ = schema, num_features
+        estimator.seed_, estimator.elbo_ = seed, elbo
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        estimator._check_parts(num_inputs)
+        return estimator
+
+    def _check_parts(self, inputs: int) -> None:
+        """Refuse a network, a likelihood or a scale that does not fit the estimator."""
+        network, likelihood, targets = self.network_, self.likelihood_, self.targets_.num_outputs
+        per_target = {choice.likelihood: choice.outputs for choice in self.likelihoods.values()}
+        if type(likelihood) not in per_target:
+            names = ", ".join(each.__name__ for each in per_target)
+            raise ValueError(f"the likelihood must be one of {names}, not {type(likelihood).__name__}")
+        shapes = (inputs,), (targets * per_target[type(likelihood)],)
+        if (network.input_shape, network.output_shape) != shapes or network.dtype != torch.float64:
+            raise ValueError(
+                f"the network maps {network.input_shape} to {network.output_shape} in {network.dtype}, but {inputs} inputs "
+                f"and {targets} targets or classes need {shapes[0]} to {shapes[1]} in torch.float64"
+            )
+        for name, tensor in likelihood.state_dict().items():
+            if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
+                found = f"{tensor.dtype} {tuple(tensor.shape)}"
+                raise ValueError(
+                    f"{name} of the likelihood is {found}, but there are {targets} targets in torch.float64"
+                )
+        optimum = network.optimal_last
+        if optimum is not None and not isinstance(likelihood, optimum.likelihood_class):
+            raise ValueError(
+                f"the last layer needs a {optimum.likelihood_class.__name__} likelihood, not {type(likelihood).__name__}"
+            )
 
 
-def restore(
-    cls: type[NetworkEstimator],
-    state: dict[str, Any],
-    tensors: dict[str, Tensor],
-    network: Network,
-    likelihood: Likelihood,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The constructor parameters and the fitted attributes of an estimator, from its state."""
-    if state.get("class") != cls.__name__:
-        raise ValueError(f"the state is that of a {shorten(state.get('class'))}, not of a {cls.__name__}")
-    _, parameters, columns, names, num_features, seed, elbo, targets = take(state, cls.__name__, **STATE)
-    schema = None if columns is None else _schema_from_json(columns)
-    if names is not None and not all(isinstance(name, str) for name in names):
-        raise ValueError(f"names of inputs cannot be {shorten(names)}")
-    if schema is not None and names != list(schema.names):
-        raise ValueError(f"names of inputs are {shorten(names)}, but the schema has {shorten(schema.names)}")
-    if num_features < 1 or (names is not None and len(names) != num_features):
-        raise ValueError(f"num_features cannot be {num_features} for inputs with the names {shorten(names)}")
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed cannot be {seed}")
-    left = dict(tensors)
-    num_inputs = num_features if schema is None else len(schema.encoded_names)
-    encoding = cls.encoding.from_state(targets, left)
-    fitted = {
-        "schema_": schema,
-        "n_features_in_": num_features,
-        "seed_": seed,
-        "elbo_": elbo,
-        "inputs_": take_standardiser(left, "inputs", num_inputs),
-        "history_": History.from_tensor(left.pop("history", torch.empty(0)), len(network.layer_names)),
-        "targets_": encoding,
-        "network_": network,
-        "likelihood_": likelihood,
-    }
-    if left:
-        raise ValueError(f"the tensor {shorten(sorted(left)[0])} is not part of a {cls.__name__}")
-    if names is not None:
-        fitted["feature_names_in_"] = np.array(names, dtype=object)
-    _check_parts(network, likelihood, num_inputs, encoding.num_outputs, cls.likelihoods)
-    return _parameters_from_json(cls, parameters), fitted
+def _encode_parameter(name: str, value: Any) -> Any:
+    return {"class": "Schema", "columns": value.to_json()} if isinstance(value, Schema) else encode_value(value, name)
 
 
-def _parameters_from_json(cls: type[NetworkEstimator], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters. Missing ones get their defaults. Those that predictions use are checked."""
-    unknown = parameters.keys() - {field.name for field in dataclasses.fields(cls)}
-    if unknown:
-        raise ValueError(f"a {cls.__name__} has no parameter {shorten(sorted(unknown)[0])}")
-    values = {name: _value_from_json(name, value) for name, value in parameters.items()}
+def _decode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Constructor parameters. Those that predictions use are checked."""
+    values = dict(parameters)
+    if values.get("schema") is not None:
+        _, columns = take(values["schema"], "schema", **{"class": str, "columns": list})
+        values["schema"] = Schema.from_json(columns)
+    values |= {name: decode_value(value, name) for name, value in parameters.items() if name != "schema"}
     n_samples, hidden = values.get("n_samples", 1), values.get("hidden", ())
-    widths = hidden if isinstance(hidden, tuple) else (None,)
-    if not all(type(count) is int and count >= 1 for count in (n_samples, *widths)):
+    if not fits(n_samples, int) or not fits(hidden, tuple[int, ...]) or min((n_samples, *hidden)) < 1:
         raise ValueError(
             f"n_samples and hidden must be positive integers, got {shorten(n_samples)} and {shorten(hidden)}"
         )
     return values
-
-
-def _value_from_json(name: str, value: Any) -> Any:
-    """The inverse of `to_json`. Lists become tuples."""
-    kind = value.get("class") if isinstance(value, dict) else None
-    if (name, kind) == ("schema", "Schema"):
-        return _schema_from_json(take(value, name, **{"class": str, "columns": list})[1])
-    if (name, kind) == ("recipe", "Recipe"):
-        _, settings = take(value, name, **{"class": str, "settings": dict})
-        return construct(Recipe, settings, name)
-    return decode_value(value, name)
-
-
-def _schema_from_json(columns: list[Any]) -> Schema:
-    for column in columns:
-        take(column, "a column of the schema", name=str, kind=str, categories=list, fill=float | str | None)
-    return Schema.from_json(columns)
-
-
-def _check_parts(network: Network, likelihood: Likelihood, inputs: int, targets: int, known: dict[str, Choice]) -> None:
-    """Refuse a network or a likelihood of another estimator."""
-    per_target = {choice.likelihood: choice.outputs for choice in known.values()}
-    if type(likelihood) not in per_target:
-        names = ", ".join(each.__name__ for each in per_target)
-        raise ValueError(f"the likelihood must be one of {names}, not {type(likelihood).__name__}")
-    shapes = (inputs,), (targets * per_target[type(likelihood)],)
-    if (network.input_shape, network.output_shape) != shapes or network.dtype != torch.float64:
-        raise ValueError(
-            f"the network maps {network.input_shape} to {network.output_shape} in {network.dtype}, but {inputs} inputs "
-            f"and {targets} targets or classes need {shapes[0]} to {shapes[1]} in torch.float64"
-        )
-    for name, tensor in likelihood.state_dict().items():
-        if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
-            found = f"{tensor.dtype} {tuple(tensor.shape)}"
-            raise ValueError(f"{name} of the likelihood is {found}, but there are {targets} targets in torch.float64")
-    optimum = network.optimal_last
-    if optimum is not None and not isinstance(likelihood, optimum.likelihood_class):
-        raise ValueError(
-            f"the last layer needs a {optimum.likelihood_class.__name__} likelihood, not {type(likelihood).__name__}"
-        )

@@ -6,9 +6,8 @@ An encoding is an immutable value that `fit` learns from the training targets. R
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,13 +16,12 @@ from torch import Tensor
 
 from inducing.arrays import as_tensor
 from inducing.data.standardise import Standardiser
-from inducing.nn.likelihoods import Likelihood
-from inducing.prediction.predictive import Predictive
+from inducing.saving.objects import decode_standardiser
+from inducing.saving.registry import State, Tensors
 from inducing.saving.values import shorten, take
 
 # variances are squares and must not overflow
 LARGEST = 1e150
-Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +35,7 @@ class NumericTargets:
 
     scale: Standardiser
     ndim: int
+    tensors: ClassVar[tuple[str, ...]] = ("targets.mean", "targets.std")
 
     @classmethod
     def fit(cls, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"], is_real: bool) -> NumericTargets:
@@ -58,10 +57,8 @@ class NumericTargets:
         """Number of targets of a row."""
         return len(self.scale.mean)
 
-    @property
-    def num_outputs(self) -> int:
-        """Number of targets that the network predicts."""
-        return self.num_targets
+    # the network predicts each target
+    num_outputs = num_targets
 
     def encode(self, y: Float[np.ndarray, "N *O"]) -> Float[Tensor, "N O"]:
         """The targets of the network."""
@@ -73,27 +70,18 @@ class NumericTargets:
         return self.scale.apply(columns, torch.float64)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """Targets (..., N, O) in the shape of the user's targets."""
+        """Values (..., N, O) of the targets in the shape of the user's targets."""
         return values[..., 0] if self.ndim == 1 else values
 
-    def decode_means(self, means: np.ndarray) -> np.ndarray:
-        """Means of the targets in the shape of the user's targets."""
-        return self.decode(means)
-
-    def predict(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood, seed: int) -> Predictive:
-        """Predictions on the scale of the targets."""
-        predictive = Predictive(outputs, likelihood, seed=seed)
-        return predictive.unstandardise(*self.scale) if likelihood.support == "real" else predictive
-
-    def to_state(self) -> tuple[dict[str, Any], Tensors]:
+    def to_state(self) -> State:
         """The encoding as JSON and tensors."""
-        return {"ndim": self.ndim}, {"targets.mean": self.scale.mean, "targets.std": self.scale.std}
+        return {"ndim": self.ndim}, encode_scale("targets", self.scale)
 
     @classmethod
     def from_state(cls, state: dict[str, Any], tensors: Tensors) -> NumericTargets:
-        """The inverse of `to_state`. Removes the tensors it uses."""
+        """The inverse of `to_state`, from the tensors of the whole estimator."""
         (ndim,) = take(state, "targets", ndim=int)
-        found = cls(take_standardiser(tensors, "targets"), ndim)
+        found = cls(decode_scale("targets", tensors), ndim)
         if ndim not in (1, 2) or (ndim == 1 and found.num_targets > 1):
             raise ValueError(f"{found.num_targets} targets cannot have {ndim} dimensions")
         return found
@@ -108,16 +96,14 @@ class LabelTargets:
     """
 
     classes: Shaped[np.ndarray, " C"]
+    scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    tensors: ClassVar[tuple[str, ...]] = ()
+    num_targets: ClassVar[int] = 1
 
     @classmethod
     def fit(cls, y: Shaped[np.ndarray, " N"], weights: Float[np.ndarray, " N"], is_real: bool) -> LabelTargets:
         """Learn the classes."""
         return cls(np.unique(y))
-
-    @property
-    def num_targets(self) -> int:
-        """Number of targets of a row."""
-        return 1
 
     @property
     def num_outputs(self) -> int:
@@ -135,21 +121,13 @@ class LabelTargets:
         return as_tensor(np.searchsorted(self.classes, y).astype(np.int64))
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """Labels from positions."""
-        return self.classes[values]
+        """Values of the classes, such as probabilities, unchanged."""
+        return values
 
-    def decode_means(self, means: np.ndarray) -> np.ndarray:
-        """Class probabilities, unchanged."""
-        return means
-
-    def predict(self, outputs: Float[Tensor, "S B O"], likelihood: Likelihood, seed: int) -> Predictive:
-        """Predictions of classes."""
-        return Predictive(outputs, likelihood, seed=seed)
-
-    def to_state(self) -> tuple[dict[str, Any], Tensors]:
+    def to_state(self) -> State:
         """The encoding as JSON and tensors."""
         values = self.classes.tolist()
-        if not all(isinstance(value, bool | int | float | str) for value in values):
+        if not all(map(_is_label, values)):
             raise TypeError(f"labels of type {type(values[0]).__name__} cannot be saved. Use numbers or text.")
         dtype = "object" if self.classes.dtype == object else self.classes.dtype.str
         return {"classes": {"dtype": dtype, "values": values}}, {}
@@ -159,11 +137,9 @@ class LabelTargets:
         """The inverse of `to_state`. Text has the width of the longest label, whatever the file declares."""
         dtype, values = take(take(state, "targets", classes=dict)[0], "classes", dtype=str, values=list)
         try:
-            if not re.fullmatch(r"object|[<>|=]?(U\d+|[biuf]\d{1,2})", dtype):
-                raise ValueError("unknown dtype")
-            if not values or not all(isinstance(value, bool | int | float | str) for value in values):
+            if np.dtype(dtype).kind not in "biufUO" or not all(map(_is_label, values)):
                 raise ValueError("numbers or text are needed")
-            classes = np.array(values, dtype=str if "U" in dtype else dtype)
+            classes = np.array(values, dtype=str if np.dtype(dtype).kind == "U" else dtype)
             if classes.tolist() != values or not np.array_equal(np.unique(classes), classes):
                 raise ValueError("labels must have this dtype, be different and in order")
         except (TypeError, ValueError, OverflowError) as error:
@@ -171,18 +147,19 @@ class LabelTargets:
         return cls(classes)
 
 
-def take_standardiser(tensors: Tensors, name: str, columns: int | None = None) -> Standardiser:
-    """Take a standardiser out of the tensors.
+def _is_label(value: object) -> bool:
+    return isinstance(value, bool | int | float | str)
 
-    Arguments:
-        tensors: Tensors by name; those that are used are removed.
-        name: "inputs" or "targets".
-        columns: Expected number of columns. Default: any.
-    """
-    mean, std = (tensors.pop(f"{name}.{moment}", torch.empty(0)) for moment in ("mean", "std"))
-    shape = (mean.numel() if columns is None else columns,)
-    if not all(m.shape == shape and m.numel() and m.dtype == torch.float64 and m.isfinite().all() for m in (mean, std)):
-        raise ValueError(f"mean and std of the {name} must be {shape[0]} finite numbers in float64")
-    if not (std > 0).all():
-        raise ValueError(f"std of the {name} must be positive")
-    return Standardiser(mean, std)
+
+def encode_scale(name: str, scale: Standardiser) -> Tensors:
+    """The tensors of a standardiser, with names."""
+    return {f"{name}.{moment}": value for moment, value in scale._asdict().items()}
+
+
+def decode_scale(name: str, tensors: Tensors, columns: int | None = None) -> Standardiser:
+    """The inverse of `encode_scale`, for a number of columns. Default: any number."""
+    scale = decode_standardiser({moment: tensors[f"{name}.{moment}"] for moment in Standardiser._fields}, name)
+    shape = (scale.mean.numel() if columns is None else columns,)
+    if any(moment.shape != shape or moment.dtype != torch.float64 for moment in scale):
+        raise ValueError(f"mean and std of the {name} must be {shape[0]} numbers in float64")
+    return scale

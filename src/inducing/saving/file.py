@@ -41,7 +41,8 @@ def save(model: object, path: str | Path) -> None:
 
     Example:
         >>> import inducing, tempfile, torch
-        >>> network, likelihood = inducing.models.mlp(3, 1, num_inducing=20), inducing.Gaussian()
+        >>> network = inducing.models.mlp(3, 1, num_inducing=20)
+        >>> likelihood = inducing.Gaussian()
         >>> path = f"{tempfile.mkdtemp()}/model.safetensors"
         >>> inducing.save((network, likelihood), path)
         >>> loaded_network, loaded_likelihood = inducing.load(path)

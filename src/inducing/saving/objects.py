@@ -12,7 +12,7 @@ from inducing.data.standardise import Standardiser
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving import models
-from inducing.saving.registry import Savable, State, Tensors, find_class, is_registered, known_names
+from inducing.saving.registry import State, Tensors, find_class, is_registered, kind_of, known_names
 from inducing.saving.values import hints_of, shorten, take
 
 
@@ -24,18 +24,22 @@ def encode_object(value: Any) -> State:
         return {"object": "Tensor"}, {"values": value.detach()}
     if type(value) in models.ENCODERS:
         return models.ENCODERS[type(value)](value)
-    if isinstance(value, Likelihood) and is_registered(value):
-        return models.encode_likelihood(value)
     if type(value) is Standardiser:
-        return {"object": "Standardiser"}, {"mean": value.mean, "std": value.std}
+        return {"object": "Standardiser"}, value._asdict()
     if type(value) is tuple:
         nodes, tensors = _encode_parts({str(index): part for index, part in enumerate(value)})
         return {"object": "tuple", "items": list(nodes.values())}, tensors
     if type(value) is dict and all(isinstance(key, str) for key in value):
         nodes, tensors = _encode_parts(value)
         return {"object": "dict", "items": nodes}, tensors
-    if isinstance(value, Savable) and is_registered(value):
-        return _encode_estimator(value)
+    kind = kind_of(type(value)) if is_registered(value) else None
+    if kind == "likelihood":
+        return models.encode_likelihood(value)
+    if kind == "object":
+        state, own = value.to_state()
+        parts, tensors = _encode_parts({"network": value.network_, "likelihood": value.likelihood_})
+        tensors |= {f"state/{key}": tensor for key, tensor in own.items()}
+        return {"object": type(value).__name__, "state": state, "parts": parts}, tensors
     name = type(value).__name__
     raise ValueError(
         f"a {name} cannot be saved. Known: {', '.join([*known_names('object'), *known_names('likelihood')])}. Numbers must "
@@ -64,26 +68,21 @@ def decode_object(node: Any, tensors: Tensors) -> Any:
         return take(tensors, name, values=Tensor)[0]
     if name == "Standardiser":
         take(node, name, object=str)
-        mean, std = take(tensors, name, **hints_of(Standardiser))
-        if mean.shape != std.shape or not (mean.isfinite().all() and std.isfinite().all() and (std > 0).all()):
-            raise ValueError("a Standardiser has a finite mean and a positive standard deviation for each column")
-        return Standardiser(mean, std)
-    return _decode_estimator(find_class("object", name, "model"), node, tensors)
-
-
-def _encode_estimator(estimator: Any) -> State:
-    state, own = estimator.to_state()
-    parts, tensors = _encode_parts({"network": estimator.network_, "likelihood": estimator.likelihood_})
-    tensors |= {f"state/{name}": tensor for name, tensor in own.items()}
-    return {"object": type(estimator).__name__, "state": state, "parts": parts}, tensors
-
-
-def _decode_estimator(cls: type[Savable], node: dict[str, Any], tensors: Tensors) -> Savable:
-    name, state, nodes = take(node, cls.__name__, object=str, state=dict, parts=dict)
+        return decode_standardiser(tensors, "a Standardiser")
+    estimator = find_class("object", name, "model")
+    name, state, nodes = take(node, estimator.__name__, object=str, state=dict, parts=dict)
     owned = _split(tensors, ["state", *nodes])
     parts = {key: decode_object(part, owned[key]) for key, part in nodes.items()}
     network, likelihood = take(parts, name, network=Network, likelihood=Likelihood)
-    return cls.from_state(state, owned["state"], network, likelihood)
+    return estimator.from_state(state, owned["state"], network, likelihood)
+
+
+def decode_standardiser(tensors: Tensors, what: str) -> Standardiser:
+    """Make a standardiser from its mean and standard deviation. ``what`` names it in the error message."""
+    mean, std = take(tensors, what, **hints_of(Standardiser))
+    if mean.shape != std.shape or not (mean.isfinite().all() and std.isfinite().all() and (std > 0).all()):
+        raise ValueError(f"{what} must have a finite mean and a positive standard deviation for each column")
+    return Standardiser(mean, std)
 
 
 def _encode_parts(parts: dict[str, Any]) -> State:

@@ -7,46 +7,18 @@ anything else. A class is matched exactly: a subclass is another class.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
-from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior, draw, kernels
-from inducing.nn.gp import functions, random_features
+from inducing.inference.recipes import Recipe
+from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior
+from inducing.nn.gp.functions import Process
 from inducing.nn.layers import Conv2d, GPLayer, InducingNorm, Linear, Residual
-from inducing.nn.layers.conv2d import Convolution
-from inducing.nn.layers.linear import Affine
-from inducing.nn.layers.normalisation import Rescaled
-from inducing.nn.layers.plain import Folded
-from inducing.nn.likelihoods import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    HeteroscedasticGaussian,
-    HeteroscedasticStudentT,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
-)
+from inducing.nn.layers.linear import ReparameterisedAffine
 from inducing.nn.network import Network
-from inducing.nn.posteriors import (
-    DSVI,
-    CoupledInducing,
-    Factorised,
-    GlobalInducing,
-    LocalInducing,
-    OptimalInducing,
-    PriorOnly,
-)
-from inducing.nn.priors import (
-    ChannelIWPrior,
-    KroneckerIWPrior,
-    NealPrior,
-    ScalePrior,
-    SpatialIWPrior,
-    StandardPrior,
-)
 
 Tensors = dict[str, Tensor]
 State = tuple[dict[str, Any], Tensors]
@@ -76,6 +48,7 @@ KINDS: dict[str, type] = {
     "function": Function,
     "likelihood": Likelihood,
     "module": nn.Module,
+    "class": Recipe,
     "object": Savable,
 }
 # registered classes by kind and name
@@ -122,7 +95,8 @@ def register(cls: C) -> C:
         ...
         ...     def forward(self, x):
         ...         return x.abs() ** self.exponent
-        >>> network = inducing.Network([inducing.Linear(3, 8), Power(1.5), inducing.Linear(8, 1)], num_inducing=5)
+        >>> layers = [inducing.Linear(3, 8), Power(1.5), inducing.Linear(8, 1)]
+        >>> network = inducing.Network(layers, num_inducing=5)
     """
     kind = kind_of(cls)
     if kind is None:
@@ -186,18 +160,21 @@ def _constructor_arguments(cls: type) -> list[str]:
     return names
 
 
-# functions that resample have a generator and cannot be saved, so they are not listed
+def _concrete_classes(base: Any) -> Iterator[Any]:
+    """The classes of the library below a base class, without abstract ones."""
+    for cls in base.__subclasses__():
+        if not inspect.isabstract(cls):
+            yield cls
+        yield from _concrete_classes(cls)
+
+
+for _base in (Prior, Posterior, Kernel, Function, Likelihood):
+    for _cls in _concrete_classes(_base):
+        # these functions resample and have a generator, which cannot be saved
+        if _cls not in (Process, ReparameterisedAffine):
+            register(_cls)
 for _cls in (
-    *(NealPrior, StandardPrior, ScalePrior, SpatialIWPrior, ChannelIWPrior, KroneckerIWPrior),
-    *(Factorised, LocalInducing, GlobalInducing, CoupledInducing, OptimalInducing, DSVI, PriorOnly),
-    *(kernels.SquaredExponential, kernels.Matern12, kernels.Matern32, kernels.Matern52),
-    *(kernels.Linear, kernels.ArcCosine, kernels.Sum, kernels.Product),
-    *(draw.Chain, draw.Sum, Affine, Convolution, Rescaled, Folded),
-    *(functions.Zero, functions.Identity, functions.Projection, functions.Path),
-    *(random_features.Cosines, random_features.NetworkFeatures, random_features.Rectified),
-    *(random_features.SignedSum, random_features.Hadamard),
-    *(Gaussian, HeteroscedasticGaussian, StudentT, HeteroscedasticStudentT),
-    *(Bernoulli, Categorical, Poisson, NegativeBinomial),
+    Recipe,
     *(Linear, Conv2d, GPLayer, InducingNorm),
     # modules of torch without parameters that treat each row by itself
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardtanh),

@@ -8,7 +8,6 @@ What is read may come from an untrusted file: arguments are compared with the an
 
 from __future__ import annotations
 
-import inspect
 import math
 from functools import cache
 from operator import attrgetter
@@ -26,7 +25,8 @@ from inducing.saving.registry import CLASSES, Tensors
 # larger settings overflow in float32
 LARGEST = torch.finfo(torch.float32).max
 # kinds that are wholly described by arguments, and the entry that holds these
-ENTRIES = dict.fromkeys(("prior", "posterior", "kernel", "module"), "arguments") | {"function": "fields"}
+ENTRIES = dict.fromkeys(("prior", "posterior", "kernel", "module"), "arguments")
+ENTRIES |= {"function": "fields", "class": "settings"}
 
 
 def encode_value(value: Any, where: str, tensors: Tensors | None = None) -> Any:
@@ -103,10 +103,9 @@ def construct(cls: Any, arguments: dict[str, Any], where: str, tensors: Tensors 
 
     Missing arguments get their defaults, so that a class may gain an argument without a new format.
     """
-    known = registry.ATTRIBUTES[cls] if cls in registry.ATTRIBUTES else inspect.signature(cls).parameters
     hints, values = hints_of(cls), {}
     for name, node in arguments.items():
-        if name not in known:
+        if name not in registry.ATTRIBUTES[cls]:
             raise ValueError(f"{where} {cls.__name__} has no argument {shorten(name)}")
         values[name] = decode_value(node, f"{where}.{name}", tensors)
         if name in hints and not fits(values[name], hints[name]):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,18 +14,13 @@ from pandas.api import types
 from inducing.checks import did_you_mean
 
 Kind = Literal["numeric", "categorical"]
+# an option that makes a refused table usable; each interface names it in its own terms
+Remedy = Literal["impute", "exclude"]
 # more categories than this, with fewer than three rows per category on average, look like names or free text
 MANY_CATEGORIES = 50
 DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*"
 # names that pandas.api.types.infer_dtype gives
 TIMES = ("date", "datetime", "datetime64", "period", "time", "timedelta", "timedelta64")
-
-
-class Remedy(Enum):
-    """An option that makes a refused table usable. Each interface names it in its own terms."""
-
-    IMPUTE = auto()
-    EXCLUDE = auto()
 
 
 class TableError(ValueError):
@@ -65,13 +59,12 @@ class Column:
     fill: float | str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind must be {' or '.join(get_args(Kind))}, got {self.kind!r}")
         is_text = self.kind == "categorical"
-        if bool(self.categories) != is_text or not all(isinstance(each, str) for each in self.categories):
-            raise ValueError(f"categories of the {self.kind} column {self.name!r} cannot be {quoted(self.categories)}")
-        if self.fill is not None and isinstance(self.fill, str) != is_text:
-            raise ValueError(f"the {self.kind} column {self.name!r} cannot be filled with {self.fill!r:.80}")
+        if bool(self.categories) != is_text or (self.fill is not None and isinstance(self.fill, str) != is_text):
+            raise ValueError(
+                f"the {self.kind} column {self.name!r} cannot have the categories {quoted(self.categories)} and be filled "
+                f"with {self.fill!r:.80}"
+            )
 
     @property
     def has_numeric_category(self) -> bool:
@@ -98,7 +91,7 @@ def describe(values: pd.Series, impute: bool) -> Column:
             raise TableError(
                 f"column {name!r} holds numbers and text, e.g. {texts[row]!r} in row {present.index[row]}",
                 "Replace the text by numbers, or by empty cells that are imputed.",
-                [Remedy.IMPUTE],
+                ["impute"],
             )
         size = f"{len(categories)} categories in {len(values)} rows"
         raise _unusable(f"column {name!r} looks like free text: it has {size}", "Exclude it, or group its values.")
@@ -108,13 +101,9 @@ def describe(values: pd.Series, impute: bool) -> Column:
 
 def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[np.ndarray, " N"]:
     """Convert a column to its numbers, or to the positions of its categories: -1 for an unseen category."""
+    if column.fill is None:
+        check_complete(values, f"column {column.name!r}", "Remove those rows, or impute the values.", ["impute"])
     missing = values.isna().to_numpy()
-    if missing.any() and column.fill is None:
-        raise TableError(
-            f"column {column.name!r} has {missing.sum()} missing values (first in row {first_row(values, missing)})",
-            "Remove those rows, or impute the values.",
-            [Remedy.IMPUTE],
-        )
     if column.kind == "numeric":
         numbers = _to_numbers(column.name, values)
         if (infinite := np.isinf(numbers)).any():
@@ -129,6 +118,14 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[n
     texts = np.full(len(values), column.fill, dtype=object)
     texts[~missing] = _to_texts(values[~missing])
     return pd.Index(column.categories, dtype=object).get_indexer(texts)
+
+
+def check_complete(values: pd.Series, what: str, advice: str, remedies: Iterable[Remedy] = ()) -> None:
+    """Refuse missing values."""
+    missing = values.isna().to_numpy()
+    if missing.any():
+        row = first_row(values, missing)
+        raise TableError(f"{what} has {missing.sum()} missing values (first in row {row})", advice, remedies)
 
 
 def wrong_type(column: Column, found: str) -> TableError:
@@ -177,7 +174,7 @@ def _infer_kind(name: str, present: pd.Series) -> Kind:
 
 
 def _unusable(problem: str, advice: str) -> TableError:
-    return TableError(problem, advice, [Remedy.EXCLUDE])
+    return TableError(problem, advice, ["exclude"])
 
 
 def _to_texts(values: pd.Series) -> np.ndarray:

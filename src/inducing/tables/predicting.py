@@ -16,6 +16,7 @@ from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import Classifier
 from inducing.prediction.predictive import Predictive
 from inducing.saving import load, save
+from inducing.saving.values import fits
 from inducing.tables.columns import Column, TableError, TableWarning, check_present, quoted, wrong_type
 from inducing.tables.reading import read_chunks
 from inducing.tables.schema import warn_of_unseen
@@ -49,15 +50,11 @@ class TableModel:
         if isinstance(contents, NetworkEstimator):
             count = contents.targets_.num_targets
             return cls(contents, ("y",) if count == 1 else tuple(f"y{target + 1}" for target in range(count)))
-        estimator = contents.get("estimator") if isinstance(contents, dict) else None
-        if not isinstance(estimator, NetworkEstimator):
-            raise ValueError(
-                f"{path} contains a {type(contents).__name__}, not an estimator. Fit a model to a table first."
-            )
-        targets, excluded = (contents.get(key, ()) for key in ("targets", "excluded"))
-        if not all(isinstance(names, list | tuple) for names in (targets, excluded)) or not all(
-            isinstance(name, str) for name in (*targets, *excluded)
-        ):
+        if not isinstance(contents, dict) or not isinstance(contents.get("estimator"), NetworkEstimator):
+            found = type(contents).__name__
+            raise ValueError(f"{path} contains a {found}, not an estimator. Fit a model to a table first.")
+        estimator, targets, excluded = (contents.get(key, []) for key in ("estimator", "targets", "excluded"))
+        if not all(fits(names, list[str] | tuple[str, ...]) for names in (targets, excluded)):
             raise ValueError(f"targets and excluded in {path} must be lists of column names")
         if len(targets) != estimator.targets_.num_targets:
             raise ValueError(f"{path} names {len(targets)} targets, but the model has {estimator.targets_.num_targets}")

@@ -10,7 +10,8 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
-from inducing.tables.columns import TableError, check_present, describe, encode, first_row, quoted
+from inducing.estimators.classification import narrow_labels
+from inducing.tables.columns import TableError, check_complete, check_present, describe, encode, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
 # integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
@@ -78,6 +79,8 @@ def make_problem(
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
     if len(table) < MIN_ROWS:
         raise TableError(f"the table has {len(table)} rows; at least {MIN_ROWS} are needed")
+    for name in targets:
+        check_complete(table[name], f"target {name!r}", "Remove those rows.")
     task, reason = (task, "requested") if task else _infer_task(table, targets)
     if task == "classification" and len(targets) > 1:
         raise ValueError(f"classification has one target, got {quoted(targets)}. Fit a model for each.")
@@ -128,16 +131,7 @@ def _infer_task(table: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
     return "regression", f"{name} is numeric"
 
 
-def _check_complete(values: pd.Series) -> None:
-    if (missing := values.isna().to_numpy()).any():
-        row = first_row(values, missing)
-        raise TableError(
-            f"target {values.name!r} has {missing.sum()} missing values (first in row {row})", "Remove those rows."
-        )
-
-
 def _to_numbers(values: pd.Series) -> Float[np.ndarray, " N"]:
-    _check_complete(values)
     column = describe(values, impute=False)
     if column.kind != "numeric":
         raise TableError(f"target {column.name!r} is text, e.g. {column.categories[0]!r}", "Regression needs numbers.")
@@ -146,19 +140,15 @@ def _to_numbers(values: pd.Series) -> Float[np.ndarray, " N"]:
 
 def _to_labels(values: pd.Series) -> Shaped[np.ndarray, " N"]:
     """Booleans, integers or text."""
-    _check_complete(values)
-    if types.is_bool_dtype(values.dtype):
-        labels = values.to_numpy(dtype=bool)
-    elif types.is_integer_dtype(values.dtype):
-        # float64 cannot distinguish integers above 2^53
-        labels = values.to_numpy(dtype=getattr(values.dtype, "numpy_dtype", values.dtype))
-    elif describe(values, impute=False).kind == "categorical":
+    if describe(values, impute=False).kind == "categorical":
         labels = np.array([str(value) for value in values], dtype=object)
     else:
-        numbers = _to_numbers(values)
-        if (fractions := numbers[numbers % 1 != 0]).size:
-            raise TableError(f"target {values.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
-        labels = numbers.astype(np.int64)
+        labels = narrow_labels(values)
+        if labels.dtype.kind not in "biu":
+            numbers = _to_numbers(values)
+            if (fractions := numbers[numbers % 1 != 0]).size:
+                raise TableError(f"target {values.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
+            labels = numbers.astype(np.int64)
     classes = np.unique(labels)
     if len(classes) < 2:
         raise TableError(f"target {values.name!r} has only one class, {classes.tolist()[0]!r}")

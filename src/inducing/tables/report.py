@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
 from inducing import plots
 from inducing.arrays import as_tensor
@@ -84,8 +85,7 @@ def _regression(fit: TableFit) -> Iterator[Block]:
 
 def _classification(fit: TableFit) -> Iterator[Block]:
     classes = [str(label) for label in fit.estimator.classes_.tolist()]
-    counts = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(counts, (fit.y_test.numpy(), fit.predictive.mean.argmax(1).numpy()), 1)
+    counts = confusion_matrix(fit.y_test, fit.predictive.mean.argmax(1), labels=range(len(classes)))
     shown = [_short(label) for label in classes[:SHOWN_CLASSES]]
     rows: list[list[str | Cell]] = [
         [label, *(Cell(str(counts[i, j]), "marked" if i == j else "plain") for j in range(len(shown)))]

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from inducing.tables.columns import Column, Remedy, TableError, TableWarning, describe, encode, quoted
+from inducing.saving.values import take
+from inducing.tables.columns import Column, Kind, TableError, TableWarning, describe, encode, quoted
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Schema:
 
     Example:
         >>> import inducing, pandas as pd
-        >>> schema = inducing.Schema.of(pd.DataFrame({"size": [1.0, 2.5, 2.0], "colour": ["red", "blue", "red"]}))
+        >>> table = pd.DataFrame({"size": [1.0, 2.5, 2.0], "colour": ["red", "blue", "red"]})
+        >>> schema = inducing.Schema.of(table)
         >>> schema.encoded_names
         ('size', 'colour=blue', 'colour=red')
         >>> schema.encode(pd.DataFrame({"size": [3.0], "colour": ["red"]})).tolist()
@@ -83,7 +85,7 @@ class Schema:
             raise TableError(
                 f"the columns differ from the training table: {', '.join(parts)}",
                 f"It had {quoted(known)}." + " Exclude the others." * bool(extra),
-                [Remedy.EXCLUDE] if extra else [],
+                ["exclude"] if extra else [],
             )
         if moved := [name for name, other in zip(names, known, strict=True) if name != other]:
             message = (
@@ -98,7 +100,9 @@ class Schema:
 
     @classmethod
     def from_json(cls, columns: list[dict[str, Any]]) -> Schema:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`. The columns may come from an untrusted file."""
+        for column in columns:
+            take(column, "a column of the schema", name=str, kind=Kind, categories=list[str], fill=float | str | None)
         return cls(tuple(Column(**{**column, "categories": tuple(column["categories"])}) for column in columns))
 
 
@@ -167,14 +171,14 @@ def learn_schema(
             constant.append(name)
         elif (original := seen.setdefault(hashlib.sha256(known.tobytes()).digest(), name)) != name:
             copies.append(f"{name} = {original}")
-    if len(errors) > 1:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
         raise TableError(
             f"{len(errors)} columns cannot be used: {'; '.join(error.problem for error in errors)}",
             " ".join(dict.fromkeys(error.advice for error in errors)),
             dict.fromkeys(remedy for error in errors for remedy in error.remedies),
         )
-    if errors:
-        raise errors[0]
     if constant:
         warnings.warn(f"constant columns are not informative: {quoted(constant)}", TableWarning, stacklevel=3)
     if copies:
