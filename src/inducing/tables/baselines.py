@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from inducing.arrays import as_tensor
 from inducing.data.standardise import Standardiser
-from inducing.nn.likelihoods import Categorical, HeteroscedasticGaussian
-from inducing.nn.likelihoods.heteroscedastic import outputs_of
+from inducing.nn.likelihoods import Categorical, Gaussian
 from inducing.prediction.predictive import Predictive
 
 PENALTIES = np.logspace(-3, 4, 15)
@@ -68,10 +67,8 @@ def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predicti
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     # a minimum keeps the density finite if the residuals are zero
-    variance = np.broadcast_to(np.maximum(variance / scale**2, 1e-12), mean.shape)
-    outputs = outputs_of(as_tensor(mean / scale), as_tensor(variance))[None]
-    noise = HeteroscedasticGaussian([1.0] * mean.shape[1], learn_variance=False).double()
-    return Predictive(outputs, noise).unstandardise(np.zeros(len(scale)), scale)
+    noise = Gaussian(as_tensor(np.maximum(variance / scale**2, 1e-12)), learn_variance=False).double()
+    return Predictive(as_tensor(mean / scale)[None], noise).unstandardise(np.zeros(len(scale)), scale)
 
 
 def _classes(log_probabilities: np.ndarray) -> Predictive:

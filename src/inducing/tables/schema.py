@@ -6,8 +6,8 @@ and the values that replace missing ones. A later table that does not match is r
 
 from __future__ import annotations
 
-import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -88,9 +88,7 @@ class Schema:
                 ["exclude"] if extra else [],
             )
         if moved := [name for name, other in zip(names, known, strict=True) if name != other]:
-            message = (
-                f"columns {quoted(moved)} are in another order than in the training table; they were matched by name"
-            )
+            message = f"columns {quoted(moved)} are in another order than in the training table; matched by name"
             warnings.warn(message, TableWarning, stacklevel=3)
         return EncodedTable(self, tuple(encode(column, table[column.name]) for column in self.columns))
 
@@ -126,23 +124,17 @@ class EncodedTable:
         return EncodedTable(self.schema, tuple(codes[rows] for codes in self.codes))
 
     @property
-    def unseen(self) -> dict[str, int]:
+    def unseen(self) -> Counter[str]:
         """Number of rows with an unseen category by column, where there are some."""
         columns = zip(self.schema.columns, self.codes, strict=True)
-        counts = {c.name: int((codes < 0).sum()) for c, codes in columns if c.kind == "categorical"}
-        return {name: count for name, count in counts.items() if count}
+        return +Counter({c.name: int((codes < 0).sum()) for c, codes in columns if c.kind == "categorical"})
 
     def to_numpy(self) -> Float[np.ndarray, "N D"]:
         """The numbers, and one column of 0 and 1 for each category."""
-        widths = [len(column.categories) or 1 for column in self.schema.columns]
-        values = np.zeros((len(self), sum(widths)))
-        for column, codes, first in zip(self.schema.columns, self.codes, np.cumsum([0, *widths]), strict=False):
-            if column.kind == "numeric":
-                values[:, first] = codes
-            else:
-                rows = np.flatnonzero(codes >= 0)
-                values[rows, first + codes[rows]] = 1.0
-        return values
+        positions = (np.arange(len(column.categories)) for column in self.schema.columns)
+        columns = [codes[:, None] for codes in self.codes]
+        parts = [column == each if each.size else column for column, each in zip(columns, positions, strict=True)]
+        return np.concatenate(parts, axis=1, dtype=float)
 
 
 def learn_schema(
@@ -156,7 +148,7 @@ def learn_schema(
     if table.empty:
         raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
     columns, all_codes, errors = [], [], []
-    constant, copies, seen = [], [], dict[bytes, str]()
+    constant, copies, seen = [], [], dict[int, str]()
     for name in table.columns:
         try:
             column = describe(table[name].iloc[train], impute)
@@ -169,7 +161,7 @@ def learn_schema(
         known = codes[train]
         if (known == known[0]).all():
             constant.append(name)
-        elif (original := seen.setdefault(hashlib.sha256(known.tobytes()).digest(), name)) != name:
+        elif (original := seen.setdefault(hash(known.tobytes()), name)) != name:
             copies.append(f"{name} = {original}")
     if len(errors) == 1:
         raise errors[0]
@@ -179,10 +171,9 @@ def learn_schema(
             " ".join(dict.fromkeys(error.advice for error in errors)),
             dict.fromkeys(remedy for error in errors for remedy in error.remedies),
         )
-    if constant:
-        warnings.warn(f"constant columns are not informative: {quoted(constant)}", TableWarning, stacklevel=3)
-    if copies:
-        warnings.warn(f"duplicate columns are not informative: {quoted(copies)}", TableWarning, stacklevel=3)
+    for kind, names in (("constant", constant), ("duplicate", copies)):
+        if names:
+            warnings.warn(f"{kind} columns are not informative: {quoted(names)}", TableWarning, stacklevel=3)
     return EncodedTable(Schema(tuple(columns)), tuple(all_codes))
 
 
