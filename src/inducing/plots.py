@@ -18,7 +18,7 @@ from torch import Tensor
 from inducing.extras import require
 from inducing.inference.history import History
 from inducing.linalg.noise import seeded
-from inducing.nn.draw import Chain, Function
+from inducing.nn.draw import Chain, Function, NetworkDraw
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.prediction import metrics
@@ -151,7 +151,8 @@ def plot_layer(
         >>> ax = inducing.plots.plot_layer(network, 0, torch.linspace(-2, 2, 50)[:, None])
     """
     with torch.no_grad():
-        functions = _layer_functions(network, num_samples, seed, likelihood)
+        draw = network.draw(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
+        functions = layer_functions(draw)
         if not -len(functions) <= layer < len(functions):
             raise ValueError(
                 f"the network has {len(functions)} Bayesian layers outside of residual blocks, got layer={layer}"
@@ -314,9 +315,8 @@ def plot_residuals(predictive: Predictive, y: Tensor | ArrayLike, *, output: int
     return ax
 
 
-def _layer_functions(network: Network, num_samples: int, seed: int, likelihood: Likelihood | None) -> list[Function]:
-    """Sample the network once and group its steps: each function ends with a Bayesian layer."""
-    draw = network.draw(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
+def layer_functions(draw: NetworkDraw) -> list[Function]:
+    """The function of each Bayesian layer outside of residual blocks, with the modules between it and the layer below."""
     functions: list[Function] = []
     steps: list[Function] = []
     for step in draw.function.steps:

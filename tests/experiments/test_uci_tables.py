@@ -35,7 +35,7 @@ def test_the_paper_has_every_row_of_networks():
 
 
 def test_the_page(tmp_path):
-    results = [result("boston", posterior, -0.3, depth=2) for posterior in uci_dgp.POSTERIORS]
+    results = [result("boston", posterior, -0.3, depth=2) for posterior in uci_dgp.UCI_DGP.grid["posterior"]]
     results.append(result("yacht", "global", 2.2, depth=3))
     show(uci_dgp.UCI_DGP, {"paper": results}, tmp_path / "uci.md", Console(width=80))
     page = (tmp_path / "uci.md").read_text()

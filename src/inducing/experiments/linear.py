@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributions import LowRankMultivariateNormal
 
 import inducing
 from inducing.experiments.engine import figures, store, training
@@ -45,38 +45,25 @@ class Config(training.NetworkConfig):
     test_samples: int = 10
 
 
-class LinearData(NamedTuple):
-    """Inputs and targets of a linear model with weights ~ N(0, 1/5) and noise variance 0.1."""
-
-    x_train: Float[Tensor, "N 5"]
-    y_train: Float[Tensor, "N 1"]
-    x_test: Float[Tensor, "T 5"]
-    y_test: Float[Tensor, "T 1"]
-
-
-def linear_data(num_train: int, num_test: int, seed: int) -> LinearData:
-    """Draw the data."""
+def linear_data(num_data: int, seed: int) -> tuple[Float[Tensor, "N 5"], Float[Tensor, "N 1"]]:
+    """Draw inputs and targets of a linear model with weights ~ N(0, 1/5) and noise variance 0.1."""
     generator = seeded(seed, "linear data")
-    x = torch.randn(num_train + num_test, FEATURES, generator=generator)
+    x = torch.randn(num_data, FEATURES, generator=generator)
     weights = torch.randn(FEATURES, 1, generator=generator) / math.sqrt(FEATURES)
-    y = x @ weights + math.sqrt(NOISE_VARIANCE) * torch.randn(len(x), 1, generator=generator)
-    return LinearData(x[:num_train], y[:num_train], x[num_train:], y[num_train:])
+    return x, x @ weights + math.sqrt(NOISE_VARIANCE) * torch.randn(len(x), 1, generator=generator)
 
 
 def log_evidence(x: Float[Tensor, "N F"], y: Float[Tensor, "N 1"]) -> float:
     """log P(y | x) under the true model, y ~ N(0, XX'/5 + 0.1 I)."""
-    # the matrix determinant lemma and the Woodbury identity, with the 5 x 5 matrix A = 5 I + X'X / 0.1
-    x, y = x.double(), y.double()[:, 0]
-    precision = FEATURES * torch.eye(FEATURES, dtype=torch.float64) + x.mT @ x / NOISE_VARIANCE
-    projected = x.mT @ y / NOISE_VARIANCE
-    quadratic = y @ y / NOISE_VARIANCE - projected @ torch.linalg.solve(precision, projected)
-    logdet = torch.logdet(precision) - FEATURES * math.log(FEATURES) + len(x) * math.log(NOISE_VARIANCE)
-    return float(-(quadratic + logdet + len(x) * math.log(2 * math.pi)) / 2)
+    factor, y = x.double() / math.sqrt(FEATURES), y.double()[:, 0]
+    noise = torch.full_like(y, NOISE_VARIANCE)
+    return float(LowRankMultivariateNormal(torch.zeros_like(y), factor, noise).log_prob(y))
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
     """Fit one network."""
-    data = linear_data(config.num_train, config.num_test, config.split)
+    x, y = linear_data(config.num_train + config.num_test, config.split)
+    (x, x_test), (y, y_test) = (rows.split([config.num_train, config.num_test]) for rows in (x, y))
     likelihood = inducing.Gaussian(NOISE_VARIANCE, learn_variance=False)
     network = inducing.models.mlp(
         FEATURES,
@@ -86,15 +73,14 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         posterior=config.posterior,
         activation=nn.Identity,
         bias=False,
-        **training.initial_values(config, data.x_train, data.y_train),
+        **training.initial_values(config, x, y),
     )
-    trained = training.train_and_score(network, likelihood, (data.x_train, data.y_train), config, checkpoint, progress)
+    trained = training.train_and_score(network, likelihood, (x, y), config, checkpoint, progress)
+    predictive = inducing.predict(network, likelihood, x_test, config.test_samples)
     return {
         "elbo_per_datapoint": float(trained.terms.elbo_per_datapoint),
-        **training.held_out_scores(
-            inducing.predict(network, likelihood, data.x_test, config.test_samples), data.y_test
-        ),
-        "evidence_per_datapoint": log_evidence(data.x_train, data.y_train) / config.num_train,
+        **training.held_out_scores(predictive, y_test),
+        "evidence_per_datapoint": log_evidence(x, y) / config.num_train,
     }
 
 

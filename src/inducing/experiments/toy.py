@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,15 +22,13 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, ELBO_TERMS, Comparison, layer_variance
 from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
 from inducing.linalg.noise import seeded
-from inducing.nn.draw import Chain
-from inducing.nn.layers import Layer
-from inducing.nn.posteriors import GlobalInducing, Posterior
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
 from inducing.pages import Table
-from inducing.plots import BLACK, plot_band
+from inducing.plots import BLACK, layer_functions, plot_band
 
 POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->global", "hmc")
 GRID = np.linspace(-2.0, 2.0, 201)
+INPUTS = torch.as_tensor(GRID[:, None], dtype=torch.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class Config(training.NetworkConfig):
 
     dataset: str = "toy"
     num_data: int = 40
-    precision: str = "shared"
+    precision: PrecisionKind = "shared"
     hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
@@ -71,7 +69,8 @@ def run(
     data = inducing.data.toy.cubic(config.num_data, config.split)
     likelihood = inducing.Gaussian(data.noise_variance, learn_variance=False)
     generator = torch.Generator().manual_seed(config.split)
-    settings: dict[str, Any] = {"prior": config.prior, "posterior": _posteriors(config), "generator": generator}
+    posterior = training.posteriors(config, config.depth, config.hidden_log_precision, config.precision)
+    settings: dict[str, Any] = {"prior": config.prior, "posterior": posterior, "generator": generator}
     with warnings.catch_warnings():
         # more inducing points than data, as in the paper
         warnings.simplefilter("ignore", DataWarning)
@@ -80,19 +79,12 @@ def run(
             network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe
         )
     variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
-    predictive = inducing.predict(
-        network, likelihood, torch.as_tensor(GRID[:, None], dtype=network.dtype), config.test_samples
-    )
-    curves = {"mean": training.rounded(predictive.mean[:, 0]), "std": training.rounded(predictive.stddev[:, 0])}
-    return {**trained.nats, "layer_variance": variances, **curves}
+    predictive = inducing.predict(network, likelihood, INPUTS, config.test_samples)
+    return {**trained.nats, "layer_variance": variances, **_curves(predictive)}
 
 
-def _posteriors(config: Config) -> str | list[Posterior | str]:
-    if config.posterior != "global":
-        return config.posterior
-    precision = cast(PrecisionKind, config.precision)
-    hidden = GlobalInducing(precision, config.hidden_log_precision)
-    return [*[hidden] * config.depth, GlobalInducing(precision)]
+def _curves(predictive: inducing.Predictive) -> Metrics:
+    return {"mean": training.rounded(predictive.mean[:, 0]), "std": training.rounded(predictive.stddev[:, 0])}
 
 
 def run_with_hmc(config: HMCConfig, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -115,14 +107,12 @@ def run_with_hmc(config: HMCConfig, checkpoint: Path | None = None, progress: bo
         progress=progress,
         description="toy hmc",
     )
-    grid = torch.as_tensor(GRID[:, None], dtype=network.dtype)
     # thousands of functions: a few rows at a time
-    predictive = inducing.predict(samples, likelihood, grid, batch_size=20)
-    r_hat, ess = samples.diagnostics(grid[::10])
+    predictive = inducing.predict(samples, likelihood, INPUTS, batch_size=20)
+    r_hat, ess = samples.diagnostics(INPUTS[::10])
     return {
         "log_likelihood": float(likelihood.log_prob(samples.functions(data.x), data.y).mean()),
-        "mean": training.rounded(predictive.mean[:, 0]),
-        "std": training.rounded(predictive.stddev[:, 0]),
+        **_curves(predictive),
         # the worst of the inputs
         "r_hat": float(r_hat.max()),
         "ess": float(ess.min()),
@@ -142,14 +132,11 @@ def layer_variances(
     """
     with torch.no_grad():
         draw = network.draw(num_samples, generator, consistent=True)
-    variances = []
-    pending, width = [], network.input_shape
-    for module, step in zip(network.layers, draw.function.steps, strict=True):
-        pending.append(step)
-        if isinstance(module, Layer):
-            x = torch.randn(1, num_inputs, *width, generator=generator, dtype=network.dtype)
-            variances.append(float(Chain(tuple(pending))(x).var(0).mean()))
-            pending, width = [], (module.out_features,)
+    variances, shape = [], network.input_shape
+    for function in layer_functions(draw):
+        values = function(torch.randn(1, num_inputs, *shape, generator=generator, dtype=network.dtype))
+        variances.append(float(values.var(0).mean()))
+        shape = tuple(values.shape[2:])
     return variances
 
 

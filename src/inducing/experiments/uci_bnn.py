@@ -18,8 +18,6 @@ from inducing.experiments.engine.experiment import Metrics
 from inducing.experiments.uci_tables import run_split, uci_experiment
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, Posterior
 
-POSTERIORS = ("factorised", "local", "factorised->global", "global")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config(training.NetworkConfig):
@@ -78,4 +76,5 @@ def _posteriors(config: Config) -> list[Posterior]:
     return [*[named[below]] * config.depth, named[last or below]]
 
 
-UCI_BNN = uci_experiment("uci-bnn", Config(), run, "prior", ("standard", "neal", "scale"), POSTERIORS, "", trials)
+AXES = {"prior": ("standard", "neal", "scale"), "posterior": ("factorised", "local", "factorised->global", "global")}
+UCI_BNN = uci_experiment("uci-bnn", Config(), run, AXES, trials=trials)

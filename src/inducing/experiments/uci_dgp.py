@@ -14,9 +14,6 @@ from torch import Tensor
 import inducing
 from inducing.experiments.engine import training
 from inducing.experiments.uci_tables import run_split, uci_experiment
-from inducing.nn.posteriors import GlobalInducing, Posterior
-
-POSTERIORS = ("dsvi", "local", "global", "coupled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,24 +38,14 @@ def _network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     initial = training.initial_values(config, x, y)
     if config.posterior == "local" and config.own_inducing == "normal":
         initial = {"num_inducing": config.num_inducing, "generator": initial["generator"]}
-    posterior = _posteriors(config)
+    posterior = training.posteriors(config, config.depth - 1, config.hidden_log_precision)
     return inducing.models.deep_gp(x.shape[1], 1, config.depth, kernel=config.kernel, posterior=posterior, **initial)
-
-
-def _posteriors(config: Config) -> str | list[Posterior | str]:
-    if config.posterior != "global":
-        return config.posterior
-    hidden = GlobalInducing(log_precision=config.hidden_log_precision)
-    return [*[hidden] * (config.depth - 1), GlobalInducing()]
 
 
 UCI_DGP = uci_experiment(
     "uci-dgp",
     Config(),
     partial(run_split, _network),
-    "depth",
-    (2, 3, 4, 5),
-    POSTERIORS,
+    {"depth": (2, 3, 4, 5), "posterior": ("dsvi", "local", "global", "coupled")},
     "`coupled` has no results in the paper. The paper's RMSE on wine, printed as 0.06, is left out.",
-    trials=lambda config: (),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison
 from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics, Run
 
-DATASETS, SPLITS = tuple(uci.FOLDERS), tuple(range(20))
+DATASETS = tuple(uci.FOLDERS)
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
-Trials = Callable[[Any], Sequence[Any]]
 
 
 def has_split(config: Any) -> bool:
@@ -45,14 +44,7 @@ def run_split(
 
 
 def uci_experiment(
-    name: str,
-    paper: Any,
-    run: Run,
-    axis: str,
-    values: Sequence[Any],
-    posteriors: Sequence[str],
-    note: str,
-    trials: Trials,
+    name: str, paper: Any, run: Run, axes: Mapping[str, Sequence[Any]], note: str = "", **settings: Any
 ) -> Experiment:
     """The experiment of a table of the paper.
 
@@ -60,17 +52,14 @@ def uci_experiment(
         name: Its name; with an underscore, the name of the table in the published numbers.
         paper: The paper's settings.
         run: Function that executes one run.
-        axis: The field of the configuration between the dataset and the posterior.
-        values: The values of that field.
-        posteriors: The posteriors.
+        axes: The fields of the configuration that identify a row of a dataset, with their values.
         note: Text below the table.
-        trials: Function that lists the trial runs of a configuration.
+        settings: Other arguments of `Experiment`.
     """
-    axes = {"dataset": DATASETS, axis: values, "posterior": posteriors}
+    axes = {"dataset": DATASETS, **axes}
     comparison = Comparison(axes, (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2)
-    figure, grid = partial(draw_scores, comparison), {"dataset": DATASETS, "split": SPLITS, **axes}
-    settings = {"exists": has_split, "trials": trials, **DESCRIPTIONS[name]}
-    return Experiment(name, paper, grid, run, figure, comparison, **settings)
+    figure, grid = partial(draw_scores, comparison), {"dataset": DATASETS, "split": tuple(range(20)), **axes}
+    return Experiment(name, paper, grid, run, figure, comparison, exists=has_split, **DESCRIPTIONS[name], **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:

@@ -8,7 +8,6 @@ from inducing.experiments.engine.comparison import (
     Comparison,
     Estimate,
     Measure,
-    Verdict,
     judge,
     mark,
     over_splits,
@@ -84,7 +83,7 @@ def test_rows(monkeypatch):
     assert list(brief.headings) == ["posterior", "ELBO", "V[F2]"]
     assert texts(brief)[0] == ["local", "-1.95 ± 0.05 (-2.00)", ""]
     assert brief.note.startswith("In brackets: the paper")
-    assert comparison.verdicts(results) == {("local",): Verdict.BETTER, ("global",): Verdict.SHORT}
+    assert comparison.verdicts(results) == {("local",): "better", ("global",): "short"}
 
 
 def test_a_row_may_lack_the_first_measure():

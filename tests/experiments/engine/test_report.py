@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from inducing.experiments.engine.comparison import Verdict
 from inducing.experiments.engine.registry import EXPERIMENTS
 from inducing.experiments.engine.report import report, selected
 from inducing.experiments.engine.store import Store, config_key
@@ -95,7 +94,7 @@ def test_runs_with_the_papers_settings_come_before_others():
     found = selected(experiment, store)
     assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 6, "paper": 1}
     assert {run["config"]["posterior"] for run in found["cpu"]} == {"dsvi", "local"}
-    assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): Verdict.SHORT}
+    assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): "short"}
 
 
 def test_open_settings_are_shown_once_their_trials_are_finished():

@@ -6,8 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -87,33 +86,26 @@ def over_splits(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), error, len(values))
 
 
-class Verdict(Enum):
-    """How a result compares with the paper's."""
-
-    BETTER = auto()
-    WITHIN = auto()
-    SHORT = auto()
-
-
-# styles of `inducing.pages.Cell`
-STYLES: dict[Verdict, Style] = {Verdict.BETTER: "good", Verdict.WITHIN: "neutral", Verdict.SHORT: "bad"}
+# how a result compares with the paper's, and the style of its table cell
+Verdict = Literal["better", "within", "short"]
+STYLES: dict[Verdict, Style] = {"better": "good", "within": "neutral", "short": "bad"}
 
 
 def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:
-    """BETTER than the paper, WITHIN max(two combined standard errors, 0.02 nats) of it, or SHORT of it."""
+    """Better than the paper, within max(two combined standard errors, 0.02 nats) of it, or short of it."""
     if measure.higher_is_better is None:
         raise ValueError(f"{measure.heading} is neither good nor bad, so it cannot be judged")
     lead = (ours.mean - paper.mean) * (1 if measure.higher_is_better else -1)
     margin = max(2 * math.hypot(ours.error, paper.error), TOLERANCE if measure.nats else 0.0)
     # the published numbers are decimals: 0.02 is 0.02
-    return Verdict.BETTER if lead >= 0 else Verdict.WITHIN if lead >= -margin - 1e-9 else Verdict.SHORT
+    return "better" if lead >= 0 else "within" if lead >= -margin - 1e-9 else "short"
 
 
 def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
     """The verdict as a table cell, with the difference if our result is short of the paper's."""
     verdict = judge(ours, paper, measure)
-    by = f" by {abs(ours.mean - paper.mean):.{measure.digits}f}" if verdict is Verdict.SHORT else ""
-    return Cell(verdict.name.lower() + by, STYLES[verdict])
+    by = f" by {abs(ours.mean - paper.mean):.{measure.digits}f}" if verdict == "short" else ""
+    return Cell(verdict + by, STYLES[verdict])
 
 
 @dataclass(frozen=True)
@@ -175,9 +167,9 @@ class Comparison:
         found = {measure: self.estimates(results, measure) for measure in measures}
         found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
         keys = sorted({key for ours, _ in found.values() for key in ours}, key=self._position)
-        columns: list[tuple[str, Mapping[Key, str | Cell]]] = []
-        for place, axis in enumerate(self.axes):
-            columns.append((axis, {key: str(key[place]) for key in keys}))
+        columns: list[tuple[str, Mapping[Key, str | Cell]]] = [
+            (axis, {key: str(key[place]) for key in keys}) for place, axis in enumerate(self.axes)
+        ]
         if not brief:
             splits = {key: max(ours[key].splits for ours, _ in found.values() if key in ours) for key in keys}
             columns.append(("splits", {key: str(number) for key, number in splits.items()}))

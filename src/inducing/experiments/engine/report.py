@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inducing.experiments.engine.comparison import TOLERANCE, Comparison, Key, Verdict
+from inducing.experiments.engine.comparison import STYLES, TOLERANCE, Comparison, Verdict
 from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.engine.store import Result, Store
 from inducing.experiments.paper import published
@@ -90,14 +90,10 @@ def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str,
     The choice depends only on settings, never on results.
     """
     axes = [axis for axis in experiment.grid if axis != "split"]
-    rows: dict[Key, tuple[str, list[Result]]] = {}
-    for preset in ("cpu", "paper"):
-        found: dict[Key, tuple[str, list[Result]]] = {}
-        for result in experiment.finished(experiment.configs(preset), results):
-            found.setdefault(tuple(result["config"][axis] for axis in axes), (preset, []))[1].append(result)
-        rows |= found
-    presets = {preset: [row for chosen, row in rows.values() if chosen == preset] for preset in ("cpu", "paper")}
-    return {preset: [result for row in chosen for result in row] for preset, chosen in presets.items() if chosen}
+    cpu, paper = (experiment.finished(experiment.configs(preset), results) for preset in ("cpu", "paper"))
+    rows = [[result["config"][axis] for axis in axes] for result in paper]
+    cpu = [result for result in cpu if [result["config"][axis] for axis in axes] not in rows]
+    return {preset: chosen for preset, chosen in (("cpu", cpu), ("paper", paper)) if chosen}
 
 
 def describe(experiment: Experiment, runs: Runs, stem: str) -> list[Block]:
@@ -145,7 +141,7 @@ def _summary(runs: Mapping[str, tuple[Comparison | None, list[Result]]]) -> list
 
 def _count(verdicts: Iterable[Verdict]) -> str:
     counts = Counter(verdicts)
-    return ", ".join(f"{counts[verdict]} {verdict.name.lower()}" for verdict in Verdict if counts[verdict])
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in STYLES if counts[verdict])
 
 
 def _sentence(title: str) -> str:

@@ -18,6 +18,8 @@ from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.training import fit
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.posteriors import GlobalInducing, Posterior
+from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
 from inducing.prediction.metrics import log_likelihood, rmse
 from inducing.prediction.predictive import Predictive
 
@@ -81,6 +83,15 @@ def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, An
         "inducing_targets": y[: config.num_inducing],
         "generator": torch.Generator().manual_seed(config.split),
     }
+
+
+def posteriors(
+    config: TrainingConfig, num_hidden: int, hidden_log_precision: float, precision: PrecisionKind = "shared"
+) -> str | list[Posterior]:
+    """The posterior named by a configuration. Hidden layers with global inducing points have their own initial precision."""
+    if config.posterior != "global":
+        return config.posterior
+    return [*[GlobalInducing(precision, hidden_log_precision)] * num_hidden, GlobalInducing(precision)]
 
 
 class Trained(NamedTuple):
