@@ -5,7 +5,7 @@ import pytest
 
 from inducing.experiments import uci_bnn
 from inducing.experiments.engine.store import config_key
-from inducing.experiments.uci_bnn import AXES, UCI_BNN, Config, run, trials
+from inducing.experiments.uci_bnn import AXES, UCI_BNN, Config, trials
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing
 
 
@@ -57,11 +57,6 @@ def test_the_elbo_decides_whatever_the_test_figures():
     assert UCI_BNN.settle(replace(config, split=0), results) == high, "split 0 has been run by its trial"
 
 
-def test_a_run_needs_its_settings():
-    with pytest.raises(ValueError, match="needs num_steps"):
-        run(Config(dataset="yacht"))
-
-
 def test_posteriors_have_a_precision_for_each_output():
     below, _, last = uci_bnn._posteriors(Config(posterior="factorised->global"))
     assert (below, last) == (Factorised(), GlobalInducing("per_output"))
@@ -82,7 +77,7 @@ def test_a_run_is_a_function_of_its_configuration(uci_folder, posterior):
         learning_rate=1e-2,
         test_samples=3,
     )
-    first = run(config, progress=False)
-    assert first == run(config, progress=False)
+    first = UCI_BNN.run(config, progress=False)
+    assert first == UCI_BNN.run(config, progress=False)
     assert json.loads(json.dumps(first)) == first
     assert {"elbo_per_datapoint", "test_log_likelihood", "rmse"} <= set(first)

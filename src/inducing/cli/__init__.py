@@ -100,10 +100,7 @@ def bench(context: typer.Context) -> None:
     """
     with one_line_errors("bench"):
         if not Path("benchmarks/bench.py").is_file():
-            raise ValueError(
-                "benchmarks are not part of the installed package; run this at the root of a clone of the repository, "
-                "after pip install -e '.[test]', or use `make bench` there"
-            )
+            raise ValueError("there is no benchmarks/bench.py here; run this at the root of a clone of the repository")
         command = [sys.executable, "-m", "benchmarks.bench", *context.args]
         raise typer.Exit(subprocess.run(command).returncode)
 

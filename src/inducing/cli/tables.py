@@ -57,9 +57,7 @@ def fit(
         console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
         _check_files({"table": table}, {"out": out, "report": report})
         if report is not None and report.suffix not in (".html", ".htm"):
-            raise ValueError(
-                f"a report is an HTML file. Name it {report.with_suffix('.html').name}, not {report.name}."
-            )
+            raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
         if task is None and likelihood not in (None, "auto"):
             task = "classification" if likelihood == "categorical" else "regression"
         problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute)

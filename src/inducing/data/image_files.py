@@ -163,10 +163,8 @@ def _download_missing(name: str, file: File) -> Path:
     if folder is None:
         return _download(file)
     wanted = " or ".join(str(folder / place) for place in file.names)
-    raise FileNotFoundError(
-        f"{wanted} is missing. Run `inducing data fetch {name}`, get it from {file.url} (see {SETS[name].home}), or unset "
-        "INDUCING_DATA to use the cache."
-    )
+    advice = f"Run `inducing data fetch {name}`, or unset INDUCING_DATA to use the cache"
+    raise FileNotFoundError(f"{wanted} is missing. {advice}. Its source is {file.url} (see {SETS[name].home})")
 
 
 def _compare_checksum(contents: bytes, name: str, path: Path) -> None:

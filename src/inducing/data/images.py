@@ -34,8 +34,6 @@ def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> I
         train: Whether to load the training images (True) or the test images (False).
         dtype: Floating-point dtype of the images, whose values are from 0 to 1.
     """
-    if not dtype.is_floating_point:
-        raise ValueError(f"dtype must be a floating-point dtype, got {dtype}")
     pixels, labels = read(name, train)
     return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), SETS[name].classes)
 
@@ -95,13 +93,9 @@ def random_crop(
             ``x.amin((0, 2, 3))`` of the training images after it.
     """
     _check_batch(x)
-    if padding < 0:
-        raise ValueError(f"padding must not be negative, got {padding}")
     count, channels, height, width = x.shape
     border = as_tensor(fill, x.dtype, x.device).reshape(-1, 1, 1)
-    if len(border) not in (1, channels):
-        raise ValueError(f"fill must be one number, or {channels} numbers for the channels, got {len(border)}")
-    padded = border.repeat(count, channels // len(border), height + 2 * padding, width + 2 * padding)
+    padded = border.expand(count, channels, height + 2 * padding, width + 2 * padding).clone()
     padded[:, :, padding : padding + height, padding : padding + width] = x
     places = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=generator.device).to(x.device)
     rows = places[0] + torch.arange(height, device=x.device)

@@ -44,9 +44,7 @@ class Standardiser(NamedTuple):
         largest = columns.abs().amax(0)
         if (largest > LARGEST).any():
             column = int((largest > LARGEST).nonzero()[0])
-            raise ValueError(
-                f"column {column} has values of size {largest[column].item():.2g}. Rescale it below 1e307."
-            )
+            raise ValueError(f"column {column} has values of size {largest[column]:.2g}. Rescale it below 1e307.")
         # squares overflow above 1e154; division by a power of 2 is exact
         unit = as_tensor(np.ldexp(1.0, np.frexp(largest.cpu().numpy())[1] - 1)).to(columns.device)
         scaled = columns / unit

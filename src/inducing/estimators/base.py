@@ -110,10 +110,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         """
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
-            raise ValueError(
-                "warm_start cannot continue from a network whose last layer is exact for the rows of its first fit. "
-                'Set warm_start=True before the first fit, and a posterior that is not "optimal".'
-            )
+            raise ValueError("warm_start cannot continue from an exact last layer. Set it before the first fit.")
         # errors that would otherwise appear after training
         refuse_inference_mode("fit")
         device = check_device(self.device)
@@ -131,11 +128,8 @@ class NetworkEstimator(FittedEstimator, ABC):
             # a row of weight zero is dropped
             rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
             if weights.sum() < len(weights) / 10:
-                warnings.warn(
-                    f"the sample weights of {len(weights)} rows sum to {weights.sum():.3g}, so the posterior stays near the "
-                    "prior. Weights are counts of rows: scale them to mean 1.",
-                    stacklevel=2,
-                )
+                total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
+                warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=2)
         rows, y, counts = merge_rows(rows, y, weights)
         if not continues:
             # under torchrun the seed of rank 0: without a random_state they differ
@@ -147,13 +141,11 @@ class NetworkEstimator(FittedEstimator, ABC):
         data = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         if not continues:
             self._build(x, targets)
-        total = float(counts.sum())
-        changes = {"batch_size": self.batch_size, "patience": self.patience, "num_steps": self.step_limit(total)}
         self.history_ = fit(
             self.network_.to(device),
             self.likelihood_.to(device),
             data,
-            self._make_recipe(total).replace(**changes),
+            self._make_recipe(float(counts.sum())),
             seed=self.seed_,
             progress=bool(self.verbose),
             description=type(self).__name__,
@@ -164,7 +156,7 @@ class NetworkEstimator(FittedEstimator, ABC):
 
     def step_limit(self, num_data: float) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
-        return self._make_recipe(num_data).num_steps if self.max_steps is None else self.max_steps
+        return self._make_recipe(num_data).num_steps
 
     @property
     def built(self) -> str:
@@ -203,7 +195,9 @@ class NetworkEstimator(FittedEstimator, ABC):
         return self.likelihoods[name]
 
     def _make_recipe(self, num_data: float) -> Recipe:
-        return self._fast_recipe(num_data) if self.recipe == "fast" else as_recipe(self.recipe)
+        recipe = self._fast_recipe(num_data) if self.recipe == "fast" else as_recipe(self.recipe)
+        num_steps = recipe.num_steps if self.max_steps is None else self.max_steps
+        return recipe.replace(num_steps=num_steps, batch_size=self.batch_size, patience=self.patience)
 
     def _optimal_posterior(self) -> OptimalInducing | None:
         """The optimal posterior of the last layer, if `posterior` names one."""
@@ -219,10 +213,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         self.likelihood_.check_targets(targets, (outputs,))
         noise = HeteroscedasticGaussian if optimal is not None and optimal.heteroscedastic else Gaussian
         if optimal is not None and not isinstance(self.likelihood_, noise):
-            raise ValueError(
-                f"the posterior {optimal} does not support the likelihood {type(self.likelihood_).__name__}. "
-                f'Use a {noise.__name__} likelihood, or posterior="auto".'
-            )
+            found = type(self.likelihood_).__name__
+            raise ValueError(f"the posterior {optimal} needs a {noise.__name__} likelihood, not {found}")
         exact = optimal is not None or self._uses_all_rows(len(x))
         if exact:
             points, values = x.clone(), targets

@@ -110,21 +110,16 @@ class FittedEstimator(BaseEstimator):
             raise ValueError(f"the likelihood must be one of {names}, not {type(likelihood).__name__}")
         shapes = (inputs,), (targets * per_target[type(likelihood)],)
         if (network.input_shape, network.output_shape) != shapes or network.dtype != torch.float64:
-            raise ValueError(
-                f"the network maps {network.input_shape} to {network.output_shape} in {network.dtype}, but {inputs} inputs "
-                f"and {targets} targets or classes need {shapes[0]} to {shapes[1]} in torch.float64"
-            )
+            found = f"{network.input_shape} to {network.output_shape} in {network.dtype}"
+            raise ValueError(f"the network maps {found}, but needs {shapes[0]} to {shapes[1]} in torch.float64")
         for name, tensor in likelihood.state_dict().items():
             if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
                 found = f"{tensor.dtype} {tuple(tensor.shape)}"
-                raise ValueError(
-                    f"{name} of the likelihood is {found}, but there are {targets} targets in torch.float64"
-                )
+                raise ValueError(f"{name} of the likelihood is {found}, but {targets} targets are torch.float64")
         optimum = network.optimal_last
         if optimum is not None and not isinstance(likelihood, optimum.likelihood_class):
-            raise ValueError(
-                f"the last layer needs a {optimum.likelihood_class.__name__} likelihood, not {type(likelihood).__name__}"
-            )
+            wanted, found = optimum.likelihood_class.__name__, type(likelihood).__name__
+            raise ValueError(f"the last layer needs a {wanted} likelihood, not {found}")
 
 
 def _encode_parameter(name: str, value: Any) -> Any:
@@ -140,7 +135,5 @@ def _decode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     values |= {name: decode_value(value, name) for name, value in parameters.items() if name != "schema"}
     n_samples, hidden = values.get("n_samples", 1), values.get("hidden", ())
     if not fits(n_samples, int) or not fits(hidden, tuple[int, ...]) or min((n_samples, *hidden)) < 1:
-        raise ValueError(
-            f"n_samples and hidden must be positive integers, got {shorten(n_samples)} and {shorten(hidden)}"
-        )
+        raise ValueError(f"n_samples and hidden must be positive, got {shorten(n_samples)} and {shorten(hidden)}")
     return values

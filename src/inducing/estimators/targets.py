@@ -46,10 +46,8 @@ class NumericTargets:
             return cls(Standardiser(torch.zeros(count).double(), torch.ones(count).double()), y.ndim)
         mean, std = scale = Standardiser.of(columns, weights)
         if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
-            raise ValueError(
-                f"y has values of size {np.abs(columns).max():.2g}, whose variance overflows or underflows float64. "
-                "Rescale y so that its standard deviation is closer to 1."
-            )
+            size = f"{np.abs(columns).max():.2g}"
+            raise ValueError(f"y has values of size {size}, whose variance overflows or underflows. Rescale y.")
         return cls(scale, y.ndim)
 
     @property
@@ -64,9 +62,7 @@ class NumericTargets:
         """The targets of the network."""
         columns = y.reshape(len(y), -1)
         if columns.shape[1] != self.num_targets:
-            raise ValueError(
-                f"y has {columns.shape[1]} columns, but the fit that warm_start continues had {self.num_targets}"
-            )
+            raise ValueError(f"y has {columns.shape[1]} columns, but warm_start continues with {self.num_targets}")
         return self.scale.apply(columns, torch.float64)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -114,10 +110,8 @@ class LabelTargets:
         """The positions of the labels among the classes."""
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
-            raise ValueError(
-                f"y has the label {unknown.tolist()[0]!r}, but the fit that warm_start continues had the classes "
-                f"{self.classes.tolist()}"
-            )
+            label, known = unknown.tolist()[0], self.classes.tolist()
+            raise ValueError(f"y has the label {label!r}, but warm_start continues with the classes {known}")
         return as_tensor(np.searchsorted(self.classes, y).astype(np.int64))
 
     def decode(self, values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from inducing.experiments.engine import figures, store
 from inducing.experiments.engine.comparison import ELBO
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment
+from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.paper import published
 from inducing.experiments.toy import COMPARISON, Config, run
 
@@ -27,12 +27,5 @@ def draw_variances(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-COMPOSITIONAL_BNN = Experiment(
-    "compositional-bnn",
-    Config(),
-    {"posterior": ("factorised", "local", "global")},
-    run,
-    draw_variances,
-    COMPARISON,
-    **DESCRIPTIONS["compositional-bnn"],
-)
+RUNS = {"posterior": ("factorised", "local", "global")}
+COMPOSITIONAL_BNN = Experiment.described("compositional-bnn", Config(), RUNS, run, draw_variances, COMPARISON)

@@ -20,7 +20,7 @@ from torch import Tensor
 import inducing
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO_TERMS, Comparison, Measure, layer_variance
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
+from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.experiments.toy import layer_variances
 from inducing.linalg.noise import seeded
 from inducing.nn.layers.gp import GPLayer, MeanKind
@@ -31,7 +31,7 @@ HALF_RANGE = 2.0
 GRID = np.linspace(-4.0, 4.0, 121)
 DRAWN_FUNCTIONS = 6
 # the paper's two, and the usual form of the first
-POSTERIORS = ("local", "global", "dsvi")
+RUNS = {"posterior": ("local", "global", "dsvi")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,19 +130,11 @@ def draw_layers(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-_STD = [Measure((f"std_{where}",), f"std {where}", higher_is_better=None) for where in ("inside", "outside")]
-_MEASURES = [*ELBO_TERMS, layer_variance(0), layer_variance(1), *_STD]
-COMPOSITIONAL_DGP = Experiment(
-    "compositional-dgp",
-    Config(),
-    {"posterior": POSTERIORS},
-    run,
-    draw_layers,
-    Comparison(
-        {"posterior": POSTERIORS},
-        [measure._replace(digits=3) for measure in _MEASURES],
-        note="V[Fl]: mean variance of layer l's function over standard normal inputs. std: mean standard deviation of y "
-        "inside and outside of the range of the data.",
-    ),
-    **DESCRIPTIONS["compositional-dgp"],
+STD = [Measure((f"std_{where}",), f"std {where}", higher_is_better=None) for where in ("inside", "outside")]
+COMPARISON = Comparison(
+    RUNS,
+    [measure._replace(digits=3) for measure in (*ELBO_TERMS, layer_variance(0), layer_variance(1), *STD)],
+    note="V[Fl]: mean variance of layer l's function over standard normal inputs. std: mean standard deviation of y inside "
+    "and outside of the range of the data.",
 )
+COMPOSITIONAL_DGP = Experiment.described("compositional-dgp", Config(), RUNS, run, draw_layers, COMPARISON)

@@ -20,7 +20,7 @@ from inducing import models
 from inducing.data import images
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measure
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
+from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.experiments.paper import PRIORS
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
@@ -153,7 +153,7 @@ def image_experiment(name: str, paper: Config, grid: Mapping[str, Sequence[str]]
     """An experiment with image classification; `published` is the name of the paper's table, if it has one."""
     axes = {"prior": tuple(PRIORS), "posterior": POSTERIORS}
     comparison = Comparison(axes, MEASURES, published, NOTE, num_brief=3)
-    return Experiment(name, paper, grid, run, partial(draw_scores, comparison), comparison, **DESCRIPTIONS[name])
+    return Experiment.described(name, paper, grid, run, partial(draw_scores, comparison), comparison)
 
 
 # the paper's Section 4.4 and the appendix "Additional experimental details"

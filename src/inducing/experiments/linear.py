@@ -19,7 +19,7 @@ from torch.distributions import LowRankMultivariateNormal
 import inducing
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, Comparison
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
+from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.linalg.noise import seeded
 from inducing.pages import Table
 
@@ -122,4 +122,4 @@ def draw_depths(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-LINEAR = Experiment("linear", Config(), GRID, run, draw_depths, tables=tables, **DESCRIPTIONS["linear"])
+LINEAR = Experiment.described("linear", Config(), GRID, run, draw_depths, tables=tables)

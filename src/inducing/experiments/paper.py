@@ -7,13 +7,14 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from inducing import experiments
+
 # as the paper calls the priors
 PRIORS = {"standard": "StandardPrior", "neal": "NealPrior", "scale": "ScalePrior", "spatial-iw": "SpatialIWPrior"}
 
 
 @cache
 def published() -> dict[str, Any]:
-    """The tables of the paper: means, with standard errors over splits where the paper has them."""
-    text = resources.files("inducing.experiments").joinpath("paper.json").read_text()
-    tables: dict[str, Any] = json.loads(text)
+    """The tables of the paper: a mean, or [mean, standard error over splits]; and notes on the numbers, by subject."""
+    tables: dict[str, Any] = json.loads((resources.files(experiments) / "paper.json").read_text())
     return tables

@@ -20,13 +20,13 @@ import inducing
 from inducing.errors import DataWarning
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, ELBO_TERMS, Comparison, layer_variance
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics
+from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.linalg.noise import seeded
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
 from inducing.pages import Table
 from inducing.plots import BLACK, layer_functions, plot_band
 
-POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->global", "hmc")
+RUNS = {"posterior": ("factorised", "local", "global", "factorised->global", "prior->global", "hmc")}
 GRID = np.linspace(-2.0, 2.0, 201)
 INPUTS = torch.as_tensor(GRID[:, None], dtype=torch.float32)
 
@@ -191,19 +191,10 @@ def tables(results: list[store.Result]) -> list[Table]:
 
 
 COMPARISON = Comparison(
-    {"posterior": POSTERIORS},
+    RUNS,
     [*ELBO_TERMS, *map(layer_variance, range(3))],
     "toy_compositional_bnn",
     "ELBO, log-likelihood and KL in nats per data point. V[Fl]: mean variance of layer l's function over standard normal "
     "inputs. The paper prints the ELBO of global as 2.236, more than the likelihood allows; it is read as -2.236.",
 )
-TOY = Experiment(
-    "toy",
-    HMCConfig(),
-    {"posterior": POSTERIORS},
-    run_with_hmc,
-    draw_predictions,
-    COMPARISON,
-    tables,
-    **DESCRIPTIONS["toy"],
-)
+TOY = Experiment.described("toy", HMCConfig(), RUNS, run_with_hmc, draw_predictions, COMPARISON, tables)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from inducing.experiments.engine.comparison import ELBO, Comparison
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment
+from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.toy import Config, draw_predictions, run
 
-NUMBERS = (2, 5, 10, 20, 40)
-NUM_INDUCING = Experiment(
-    "toy-num-inducing",
-    Config(),
-    {"num_inducing": NUMBERS},
-    run,
-    partial(draw_predictions, title="{num_inducing} points"),
-    Comparison({"num_inducing": NUMBERS}, [ELBO._replace(digits=3)]),
-    **DESCRIPTIONS["toy-num-inducing"],
-)
+RUNS = {"num_inducing": (2, 5, 10, 20, 40)}
+COMPARISON = Comparison(RUNS, [ELBO._replace(digits=3)])
+FIGURE = partial(draw_predictions, title="{num_inducing} points")
+NUM_INDUCING = Experiment.described("toy-num-inducing", Config(), RUNS, run, FIGURE, COMPARISON)

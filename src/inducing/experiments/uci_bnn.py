@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from torch import Tensor
 
 import inducing
 from inducing.experiments.engine import training
-from inducing.experiments.engine.experiment import Metrics
 from inducing.experiments.uci_tables import run_split, uci_experiment
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, Posterior
 
@@ -52,13 +51,6 @@ def trials(config: Config) -> list[Config]:
     return list(dict.fromkeys(found))
 
 
-def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
-    """Fit one network to one split."""
-    if trials(config):
-        raise ValueError(f"a run needs num_steps, batch_size and learning_rate, got {config}")
-    return run_split(_network, config, checkpoint, progress)
-
-
 def _network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     initial = training.initial_values(config, x, y)
     settings = {"prior": config.prior, "posterior": _posteriors(config), **initial}
@@ -77,4 +69,4 @@ def _posteriors(config: Config) -> list[Posterior]:
 
 
 AXES = {"prior": ("standard", "neal", "scale"), "posterior": ("factorised", "local", "factorised->global", "global")}
-UCI_BNN = uci_experiment("uci-bnn", Config(), run, AXES, trials=trials)
+UCI_BNN = uci_experiment("uci-bnn", Config(), partial(run_split, _network), AXES, trials=trials)

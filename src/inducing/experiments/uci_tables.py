@@ -13,7 +13,7 @@ import inducing
 from inducing.data import uci
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison
-from inducing.experiments.engine.experiment import DESCRIPTIONS, Experiment, Metrics, Run
+from inducing.experiments.engine.experiment import Experiment, Metrics, Run
 
 DATASETS = tuple(uci.FOLDERS)
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
@@ -59,7 +59,7 @@ def uci_experiment(
     axes = {"dataset": DATASETS, **axes}
     comparison = Comparison(axes, (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2)
     figure, grid = partial(draw_scores, comparison), {"dataset": DATASETS, "split": tuple(range(20)), **axes}
-    return Experiment(name, paper, grid, run, figure, comparison, exists=has_split, **DESCRIPTIONS[name], **settings)
+    return Experiment.described(name, paper, grid, run, figure, comparison, exists=has_split, **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:

@@ -7,7 +7,7 @@ relative to each diagonal entry: ``A + j diag(A)``. A bias column of ones next t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -146,18 +146,29 @@ def solve_lower_transposed(
     return _solve(factor.mT, right, upper=True)
 
 
+def multiply_lower(factor: Float[Tensor, "#S G N N"], right: Float[Tensor, "S G N C"]) -> Float[Tensor, "S G N C"]:
+    """Return T b. Samples that share T become columns of one product."""
+    if len(factor) == 1 < len(right):
+        return _as_columns(right, lambda columns: factor @ columns)
+    return factor @ right
+
+
 def logdet(factor: Float[Tensor, "*batch N N"]) -> Float[Tensor, "*batch"]:
     """Return log |TT'|."""
     return 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def _solve(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
-    samples, columns = right.shape[0], right.shape[-1]
-    if factor.shape[0] == 1 < samples:
-        folded = right.permute(1, 2, 0, 3).flatten(2)[None]
-        solved = _solve_columns(factor, folded, upper)
-        return solved[0].unflatten(-1, (samples, columns)).permute(2, 0, 1, 3)
+    if len(factor) == 1 < len(right):
+        return _as_columns(right, lambda columns: _solve_columns(factor, columns, upper))
     return _solve_columns(factor, right, upper)
+
+
+def _as_columns(right: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Apply a function of columns to all samples at once: (S, G, N, C) as (1, G, N, S * C)."""
+    samples, columns = right.shape[0], right.shape[-1]
+    found = function(right.permute(1, 2, 0, 3).flatten(2)[None])
+    return found[0].unflatten(-1, (samples, columns)).permute(2, 0, 1, 3)
 
 
 def _solve_columns(factor: Tensor, right: Tensor, upper: bool) -> Tensor:

@@ -111,10 +111,8 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
 def _check_format(header: Any) -> None:
     found, library = (header.get("format"), header.get("library")) if isinstance(header, dict) else (None, None)
     if type(found) is not int or not 1 <= found <= FORMAT:
-        raise ValueError(
-            f"its format is {shorten(found)}, written by inducing {shorten(library)}. This version, {_version()}, reads "
-            f"formats 1 to {FORMAT}; upgrade inducing"
-        )
+        written = f"its format is {shorten(found)}, written by inducing {shorten(library)}"
+        raise ValueError(f"{written}. This version, {_version()}, reads formats 1 to {FORMAT}; upgrade inducing")
 
 
 def _check_depth(node: Any) -> None:

@@ -61,10 +61,8 @@ class Column:
     def __post_init__(self) -> None:
         is_text = self.kind == "categorical"
         if bool(self.categories) != is_text or (self.fill is not None and isinstance(self.fill, str) != is_text):
-            raise ValueError(
-                f"the {self.kind} column {self.name!r} cannot have the categories {quoted(self.categories)} and be filled "
-                f"with {self.fill!r:.80}"
-            )
+            found = f"the categories {quoted(self.categories)} and the fill {self.fill!r:.80}"
+            raise ValueError(f"the {self.kind} column {self.name!r} cannot have {found}")
 
     @property
     def has_numeric_category(self) -> bool:
@@ -107,7 +105,7 @@ def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[n
     if column.kind == "numeric":
         numbers = _to_numbers(column.name, values)
         if (infinite := np.isinf(numbers)).any():
-            row = first_row(values, infinite)
+            row = values.index[infinite.argmax()]
             raise TableError(f"column {column.name!r} has infinite values (first in row {row})", "Remove those rows.")
         if column.fill is not None:
             numbers[missing] = float(column.fill)
@@ -124,20 +122,15 @@ def check_complete(values: pd.Series, what: str, advice: str, remedies: Iterable
     """Refuse missing values."""
     missing = values.isna().to_numpy()
     if missing.any():
-        row = first_row(values, missing)
+        # a part of a table keeps the row labels of the whole
+        row = values.index[missing.argmax()]
         raise TableError(f"{what} has {missing.sum()} missing values (first in row {row})", advice, remedies)
 
 
 def wrong_type(column: Column, found: str) -> TableError:
     """The error for numbers or dates in a categorical column."""
-    return TableError(
-        f"column {column.name!r} is {found}, but was text in the training table: {quoted(column.categories)}"
-    )
-
-
-def first_row(values: pd.Series, mask: np.ndarray) -> object:
-    """The label of the first row where the mask is true. A part of a table keeps the labels of the whole."""
-    return values.index[int(mask.argmax())]
+    known = quoted(column.categories)
+    return TableError(f"column {column.name!r} is {found}, but was text in the training table: {known}")
 
 
 def quoted(names: Iterable[object], limit: int = 8) -> str:
@@ -192,7 +185,6 @@ def _to_numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:
     numbers = np.array(pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     wrong = np.isnan(numbers) & ~values.isna().to_numpy()
     if wrong.any():
-        text = str(values.iloc[int(wrong.argmax())])
-        row = first_row(values, wrong)
+        row, text = values.index[wrong.argmax()], str(values.iloc[wrong.argmax()])
         raise TableError(f"column {name!r} was numeric in the training table, but row {row} holds {text!r}")
     return numbers

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.arrays import as_tensor
+from inducing.checks import check_known
 from inducing.data.standardise import Standardiser
 from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
 from inducing.estimators.base import NetworkEstimator
@@ -74,14 +75,11 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
         parameters: Parameters of the estimator. None: its default.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
-    if model not in ESTIMATORS:
-        raise ValueError(f"model must be {' or '.join(ESTIMATORS)}, got {model!r}")
+    check_known("model", model, ESTIMATORS)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
     if given.get("likelihood") in COUNTS and (np.any(problem.y < 0) or np.any(problem.y % 1 != 0)):
-        raise TableError(
-            f"the likelihood {given['likelihood']} needs counts 0, 1, 2, ..., but targets hold other numbers"
-        )
+        raise TableError(f"the likelihood {given['likelihood']} needs counts 0, 1, 2, ... as targets")
     return ESTIMATORS[model][problem.task](schema=problem.encoded.schema, **given)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
+from inducing.checks import check_known
 from inducing.estimators.classification import narrow_labels
 from inducing.tables.columns import TableError, check_complete, check_present, describe, encode, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
@@ -82,23 +83,19 @@ def make_problem(
     for name in targets:
         check_complete(table[name], f"target {name!r}", "Remove those rows.")
     task, reason = (task, "requested") if task else _infer_task(table, targets)
+    check_known("task", task, ("regression", "classification"))
     if task == "classification" and len(targets) > 1:
         raise ValueError(f"classification has one target, got {quoted(targets)}. Fit a model for each.")
     if task == "classification":
         y = groups = _to_labels(table[targets[0]])
-    elif task == "regression":
+    else:
         y = np.stack([_to_numbers(table[name]) for name in targets], 1)
         if constant := [name for name, column in zip(targets, y.T, strict=True) if (column == column[0]).all()]:
             raise TableError(f"target {quoted(constant)} is constant, so there is nothing to predict")
         y, groups = y[:, 0] if len(targets) == 1 else y, np.zeros(len(table))
-    else:
-        raise ValueError(f"task must be regression or classification, got {task!r}")
     train, test = _split(groups, test_fraction, seed)
     if not len(test):
-        raise TableError(
-            f"no class of {targets[0]!r} has two rows: {len(table)} rows have {len(np.unique(y))} distinct values",
-            "If it is a number to predict, use regression.",
-        )
+        raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
     inputs = table.drop(columns=[*targets, *exclude])
     encoded = learn_schema(inputs, impute, train)
     warn_of_unseen(encoded.unseen)

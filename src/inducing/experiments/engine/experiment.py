@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from inducing import experiments
 from inducing.checks import check_known
 from inducing.experiments.engine.comparison import Comparison
 from inducing.experiments.engine.store import Result, config_key
@@ -24,9 +25,7 @@ Run = Callable[[Any, Path | None, bool], Metrics]
 Changes = Mapping[str, Any]
 
 # for each experiment the arguments `title`, `presets` and, if there are any, `remarks`
-DESCRIPTIONS: dict[str, Any] = tomllib.loads(
-    resources.files("inducing.experiments").joinpath("experiments.toml").read_text()
-)
+DESCRIPTIONS: dict[str, Any] = tomllib.loads((resources.files(experiments) / "experiments.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,11 @@ class Experiment:
     title: str = ""
     presets: Mapping[str, Changes] = field(default_factory=dict)
     remarks: str = ""
+
+    @classmethod
+    def described(cls, name: str, *arguments: Any, **settings: Any) -> Self:
+        """The experiment with the title, presets and remarks of ``experiments.toml``."""
+        return dataclasses.replace(cls(name, *arguments, **settings), **DESCRIPTIONS[name])
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""

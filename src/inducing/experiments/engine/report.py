@@ -15,11 +15,6 @@ from inducing.experiments.paper import published
 from inducing.files import check_writable
 from inducing.pages import Block, Heading, Image, Page, Table, to_rich, write
 
-# subjects of the notes on the published numbers; the other notes are about the format of paper.json
-NOTES = {
-    "uci_dgp wine rmse": "RMSE of deep Gaussian processes on wine",
-    "toy_compositional_bnn": "ELBOs of compositional-bnn",
-}
 INTRODUCTION = (
     "ELBO and log-likelihood are in nats per data point, as means over splits with standard errors; one split has no "
     "standard error. The paper's are over 20 splits (5 for protein). Marks: better than the paper; within "
@@ -135,7 +130,7 @@ def _summary(runs: Mapping[str, tuple[Comparison | None, list[Result]]]) -> list
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
         "lists the differences of its runs from the paper.",
         Table(["experiment", "runs", "ELBO beside the paper", "of global"], rows),
-        *(f"The paper's {NOTES[key]}: {note}." for key, note in published()["notes"].items() if key in NOTES),
+        *(f"The paper's {subject}: {note}." for subject, note in published()["notes"].items()),
     ]
 
 

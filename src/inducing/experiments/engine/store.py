@@ -48,9 +48,7 @@ class Store(NamedTuple):
                 result = json.loads(line)
                 results[result["key"]] = result
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(
-                    f"{self.path} line {number} is not a stored run ({error}); repair or remove the line"
-                ) from error
+                raise ValueError(f"{self.path} line {number} is not a run ({error}); repair or remove it") from error
         return results
 
     def checkpoint(self, config: Settings) -> Path:

@@ -53,10 +53,7 @@ def reproduce(
     console = console or Console()
     ranks = join()
     if sum((jobs > 1, dask is not None, ranks.size > 1)) > 1:
-        raise ValueError(
-            "runs are executed in local jobs, on a Dask cluster, or by all processes of torchrun together; give only one of "
-            "--jobs and --dask, and none of them to torchrun"
-        )
+        raise ValueError("give only one of --jobs and --dask, and none of them under torchrun")
     everything = experiment.configs(preset)
     configs = [config for config in everything if vars(config).items() >= (only or {}).items()]
     if not configs:
@@ -105,9 +102,7 @@ def parse_only(text: str | None, experiment: Experiment) -> dict[str, Any]:
     for part in text.split(",") if text else []:
         key, separator, value = map(str.strip, part.partition("="))
         if not separator or key not in known or key in only:
-            raise ValueError(
-                f"--only takes key=value,... once each, with keys of {experiment.name}: {', '.join(known)}; got {part!r}"
-            )
+            raise ValueError(f"--only takes key=value,... with different keys of {', '.join(known)}; got {part!r}")
         try:
             only[key] = json.loads(value)
         except ValueError:
