@@ -54,6 +54,20 @@ def convolution_gram(images: int, channels: int, pixels: int, kernel_size: int) 
     return product * (differences + 1) / 2 + product * differences
 
 
+def resnet8(channels: int, num_data: int, num_inducing: int) -> float:
+    """A training step of ResNet-8 on images of 3 x 32 x 32 with one sample. The last, linear layer is left out."""
+    total = 0.0
+    for inputs, pixels in ((3, 32**2), (channels, 32**2), (channels, 16**2), (channels, 8**2)):
+        layers = 1 if inputs == 3 else 2
+        convolution = 2 * 9 * inputs * channels * pixels
+        # forward, to the weights and to the inputs; images of the first layer's batch need no gradient
+        data = (2 if inputs == 3 else 3) * num_data * convolution
+        # forward and backward of the convolution and of the cross term, and the Gram matrix
+        inducing = 6 * num_inducing * convolution + convolution_gram(num_inducing, inputs, pixels, 3)
+        total += layers * (data + inducing)
+    return total
+
+
 def process(rows: int, num_inducing: int, inputs: int, outputs: int, distinct: int) -> float:
     """What a row of data asks of a Gaussian process, forward; and the covariance of the inducing inputs.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import inducing
-from benchmarks import operations
+from benchmarks import images, operations
 from benchmarks.textbook import TextbookNetwork, run
 from inducing.inference.state import TrainingState
 from inducing.linalg.convolution.geometry import Geometry
@@ -166,21 +166,21 @@ WORKLOADS = {
     "uci-per-output": Workload(
         "13-50-50-1, 455 data, M = 100, S = 10, a precision for each output",
         "textbook",
-        3,
+        5,
         lambda: dense(UCI, 455, 100, 10, "per_output"),
         operations.dense(UCI, 455, 100, 10, per_output=True),
     ),
     "uci-per-output-full": Workload(
         "the same with M = 455",
         "textbook",
-        3.5,
+        9,
         lambda: dense(UCI, 455, 455, 10, "per_output"),
         operations.dense(UCI, 455, 455, 10, per_output=True),
     ),
     "uci-shared": Workload(
         "13-50-50-1, 455 data, M = 100, S = 10, shared precision",
         "textbook",
-        6,
+        5,
         lambda: dense(UCI, 455, 100, 10, "shared"),
         operations.dense(UCI, 455, 100, 10, per_output=False),
     ),
@@ -198,10 +198,24 @@ WORKLOADS = {
         convolution,
         operations.convolution_gram(500, 32, 16 * 16, 3),
     ),
+    "resnet8": Workload(
+        "ResNet-8, 32 channels, batch 100, 100 inducing images, SpatialIWPrior",
+        "the plain network on the same batch",
+        0.2,
+        lambda: images.training_step(100, 100),
+        operations.resnet8(32, 100, 100),
+    ),
+    "resnet8-batch": Workload(
+        "500 images through drawn weights of the same network, forwards and back, at once",
+        "the same in five pieces",
+        0.91,
+        lambda: images.pieces(500, 100),
+        operations.resnet8(32, 500, 0),
+    ),
     "dgp-2": Workload(
         "13-13-1, 455 data, M = 100, S = 10, DSVI, ours in float32 with factorisations in float64",
         "GPyTorch's DeepGP in float32, a kernel and inducing points for each output",
-        2,
+        4,
         lambda: against_gpytorch(2, shared=False),
         operations.dsvi(13, 2, 455, 100, 10),
         torch.float64,
@@ -225,7 +239,7 @@ WORKLOADS = {
     "dgp-5": Workload(
         "as dgp-2 with five layers",
         "GPyTorch's DeepGP in float32, a kernel and inducing points for each output",
-        3,
+        4,
         lambda: against_gpytorch(5, shared=False),
         operations.dsvi(13, 5, 455, 100, 10),
         torch.float64,
@@ -249,7 +263,7 @@ WORKLOADS = {
     "dgp-global": Workload(
         "13-13-1, 455 data, M = 100, S = 10, global inducing points",
         "our DSVI",
-        0.77,
+        0.8,
         lambda: (deep_gp_step(2, "global"), deep_gp_step(2, "dsvi")),
         operations.global_deep_gp(13, 2, 455, 100, 10),
         torch.float64,
