@@ -97,7 +97,7 @@ def test_counts_may_be_asked_for():
 @pytest.mark.parametrize(
     ("model", "parameters", "message"),
     [
-        ("mlp", {}, "model must be .*'mlp'"),
+        ("mlp", {}, "unknown model 'mlp'"),
         ("dgp", {"prior": "neal"}, "prior"),
         ("bnn", {"likelihood": "poisson"}, "poisson needs counts"),
     ],

@@ -93,6 +93,8 @@ def random_crop(
             ``x.amin((0, 2, 3))`` of the training images after it.
     """
     _check_batch(x)
+    if padding < 0:
+        raise ValueError(f"padding must not be negative, got {padding}")
     count, channels, height, width = x.shape
     border = as_tensor(fill, x.dtype, x.device).reshape(-1, 1, 1)
     padded = border.expand(count, channels, height + 2 * padding, width + 2 * padding).clone()

@@ -110,7 +110,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         """
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
-            raise ValueError("warm_start cannot continue from an exact last layer. Set it before the first fit.")
+            advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"
+            raise ValueError(f"warm_start cannot continue from an exact last layer. {advice}.")
         # errors that would otherwise appear after training
         refuse_inference_mode("fit")
         device = check_device(self.device)
@@ -214,7 +215,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         noise = HeteroscedasticGaussian if optimal is not None and optimal.heteroscedastic else Gaussian
         if optimal is not None and not isinstance(self.likelihood_, noise):
             found = type(self.likelihood_).__name__
-            raise ValueError(f"the posterior {optimal} needs a {noise.__name__} likelihood, not {found}")
+            raise ValueError(f"{optimal} does not support the likelihood {found}. Use a {noise.__name__} likelihood.")
         exact = optimal is not None or self._uses_all_rows(len(x))
         if exact:
             points, values = x.clone(), targets

@@ -81,7 +81,9 @@ class Regressor(RegressorMixin, NetworkEstimator):
 
     def _check_targets(self, y: Any) -> Float[np.ndarray, "N *O"]:
         # values that are not finite are refused below, with their rows
-        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y", copy=True)
+        y = check_array(
+            y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y", estimator=self, copy=True
+        )
         # scikit-learn's checks look for these words
         for found, which in (("NaN", np.isnan(y)), (f"infinity or a value too large for {y.dtype!r}", np.isinf(y))):
             rows = np.flatnonzero(which.reshape(len(y), -1).any(1))

@@ -111,7 +111,9 @@ class FittedEstimator(BaseEstimator):
         shapes = (inputs,), (targets * per_target[type(likelihood)],)
         if (network.input_shape, network.output_shape) != shapes or network.dtype != torch.float64:
             found = f"{network.input_shape} to {network.output_shape} in {network.dtype}"
-            raise ValueError(f"the network maps {found}, but needs {shapes[0]} to {shapes[1]} in torch.float64")
+            raise ValueError(
+                f"the network maps {found}, but {targets} targets need {shapes[0]} to {shapes[1]} in torch.float64"
+            )
         for name, tensor in likelihood.state_dict().items():
             if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
                 found = f"{tensor.dtype} {tuple(tensor.shape)}"

@@ -76,7 +76,7 @@ def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
         shapes = [initial.shape, tensor.shape[:1] if initial.ndim == 0 and tensor.numel() else initial.shape]
         floats = get_args(Float) if initial.is_floating_point() else []
         if tensor.shape not in shapes or _dtype_name(tensor) not in [*floats, _dtype_name(initial)]:
-            raise ValueError(f"{slot} of a {name} is {_described(tensor)}; initially it is {_described(initial)}")
+            raise ValueError(f"{slot} of a {name} cannot be {_described(tensor)}; first it is {_described(initial)}")
     _restore(likelihood, tensors, learned, frozen)
     return likelihood
 

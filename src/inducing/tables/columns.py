@@ -61,7 +61,7 @@ class Column:
     def __post_init__(self) -> None:
         is_text = self.kind == "categorical"
         if bool(self.categories) != is_text or (self.fill is not None and isinstance(self.fill, str) != is_text):
-            found = f"the categories {quoted(self.categories)} and the fill {self.fill!r:.80}"
+            found = f"the categories {quoted(self.categories)} and be filled with {self.fill!r:.80}"
             raise ValueError(f"the {self.kind} column {self.name!r} cannot have {found}")
 
     @property

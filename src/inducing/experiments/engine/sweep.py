@@ -102,7 +102,8 @@ def parse_only(text: str | None, experiment: Experiment) -> dict[str, Any]:
     for part in text.split(",") if text else []:
         key, separator, value = map(str.strip, part.partition("="))
         if not separator or key not in known or key in only:
-            raise ValueError(f"--only takes key=value,... with different keys of {', '.join(known)}; got {part!r}")
+            keys = f"{experiment.name}: {', '.join(known)}"
+            raise ValueError(f"--only takes key=value,... once each, with keys of {keys}; got {part!r}")
         try:
             only[key] = json.loads(value)
         except ValueError:
