@@ -248,7 +248,9 @@ def solve_primal(
 
     def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
         # A^-1 b = T^-T T^-1 b
-        right = by_group(_add_scaled(to_draw, to_kl, by_output(prior.matmul(draw) - multiply_lower(factor, noise))), groups)
+        right = by_group(
+            _add_scaled(to_draw, to_kl, by_output(prior.matmul(draw) - multiply_lower(factor, noise))), groups
+        )
         pulled = by_output(solve_lower_transposed(factor, solve_lower(factor, right)))
         missing = pseudo_outputs.values - inputs @ middle
         return Pulled(pulled, *(pseudo_outputs.whiten_outputs(rows) for rows in (inputs @ pulled, missing)))
