@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.versions import THIS_VERSION, run_version
 
 ROOT = Path(__file__).parents[1]
 RESULTS, FIGURE = ROOT / "benchmarks" / "time_to_elbo.json", ROOT / "docs" / "time_to_elbo.png"
@@ -71,22 +70,16 @@ def train(problem: str, model: str, recipe: str, seconds: float) -> dict[str, An
     return {"seconds": times[kept].round(3).tolist(), "elbo": elbo[kept].round(4).tolist(), "steps": len(history)}
 
 
-def run(source: Path, *arguments: str) -> dict[str, Any]:
-    """Train with the package in a folder, in a fresh process with one thread."""
-    settings = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(source)}
-    command = [sys.executable, str(Path(__file__)), "--worker", *arguments]
-    done = subprocess.run(command, env=os.environ | settings, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def measure(before: Path) -> list[dict[str, Any]]:
     """All runs, one after the other."""
     curves = []
     for model in MODELS:
         for problem in PROBLEMS:
-            earlier = run(before, problem, model, "fast", "inf")
-            found = {"before": earlier, "after": run(ROOT / "src", problem, model, "fast", "inf")}
-            found["paper"] = run(ROOT / "src", problem, model, "paper", str(2 * earlier["seconds"][-1]))
+            earlier = run_version(before, "time_to_elbo", problem, model, "fast", "inf")
+            after = run_version(THIS_VERSION, "time_to_elbo", problem, model, "fast", "inf")
+            limit = str(2 * earlier["seconds"][-1])
+            paper = run_version(THIS_VERSION, "time_to_elbo", problem, model, "paper", limit)
+            found = {"before": earlier, "after": after, "paper": paper}
             curves.append({"problem": problem, "model": model, "curves": found})
             ends = ", ".join(
                 f"{name} {each['elbo'][-1]:.3f} in {each['seconds'][-1]:.0f} s" for name, each in found.items()
@@ -116,17 +109,17 @@ def draw(results: list[dict[str, Any]]) -> None:
     FigureCanvasAgg(figure).print_png(str(FIGURE))
 
 
+def worker(problem: str, model: str, recipe: str, seconds: str) -> None:
+    """Print the result of one run."""
+    print(json.dumps(train(problem, model, recipe, float(seconds))))
+
+
 def main() -> None:
-    """Measure and draw, or one run of a worker."""
+    """Measure and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", nargs="?", type=Path, help="folder with the package of the earlier version")
     parser.add_argument("--draw", action="store_true", help="draw the figure from what was measured before")
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker:
-        problem, model, recipe, seconds = arguments.worker
-        print(json.dumps(train(problem, model, recipe, float(seconds))))
-        return
     if not arguments.draw:
         if arguments.before is None:
             parser.error("name the folder of the earlier version, or --draw")
