@@ -70,7 +70,7 @@ def test_values_that_json_does_not_hold_are_refused(value):
         ({"prior": "ScalePrior", "arguments": {"size": 1.0}}, "has no argument 'size'"),
         ({"prior": "ScalePrior", "arguments": {"shape": "2"}}, "ScalePrior: shape cannot be '2'"),
         ({"prior": "ScalePrior", "arguments": {"shape": True}}, "cannot be True"),
-        ({"prior": "ScalePrior", "arguments": {"shape": -1.0}}, "needs shape > 0"),
+        ({"prior": "ScalePrior", "arguments": {"shape": -1.0}}, "shape > 0"),
         ({"posterior": "GlobalInducing", "arguments": {"precision": "exact"}}, "cannot be 'exact'"),
         ({"posterior": "GlobalInducing", "arguments": {"needs_inducing": False}}, "no argument 'needs_inducing'"),
         ({"posterior": "DSVI", "arguments": {"num_inducing": 2.5}}, "cannot be 2.5"),

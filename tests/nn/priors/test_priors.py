@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import asdict
 
 import pytest
@@ -49,9 +50,19 @@ def test_scale_prior_at_its_prior_has_no_kl():
     assert abs(module(1).kl.item()) < 1e-6
 
 
-@pytest.mark.parametrize("arguments", [{"shape": 0.0}, {"rate": -1.0}, {"shape": float("nan")}])
+def test_scale_prior_starts_where_it_is_told():
+    module = inducing.ScalePrior(initial=math.exp(6.0)).build(WeightLayout(1))
+    scale = module(100_000, torch.Generator().manual_seed(0)).precision.scale
+    # the relative spread of Gamma(a, b) is a^(-1/2)
+    torch.testing.assert_close((scale.std() / scale.mean()).item(), (2 + math.exp(6.0)) ** -0.5, rtol=0.02, atol=0)
+    torch.testing.assert_close(scale.mean().item(), 1.0, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"shape": 0.0}, {"rate": -1.0}, {"shape": float("nan")}, {"initial": 0.0}, {"initial": math.inf}]
+)
 def test_scale_prior_refuses_impossible_settings(arguments):
-    with pytest.raises(ValueError, match="shape > 0 and rate > 0"):
+    with pytest.raises(ValueError, match="shape > 0, rate > 0"):
         inducing.ScalePrior(**arguments)
 
 

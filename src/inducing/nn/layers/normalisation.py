@@ -1,9 +1,13 @@
 """Normalisation by the statistics of the inducing points.
 
 BatchNorm computes its statistics from the rows of a batch, so a network with it is not a function of one row. Here the
-statistics come from the inducing points. They are part of the posterior and the same in training and prediction.
+statistics come from the inducing points, and are the same in training and prediction.
 
     y = (x - m) / sqrt(v + eps),   m, v = mean and variance of each channel over the M inducing points and their pixels
+
+The network then depends on the inducing points U_0: they become parameters of the model, without a prior, instead of
+parameters of the posterior alone. The ELBO is a lower bound of log p(Y | X; U_0). It cannot be compared with the ELBO of a
+model without normalisation, or with other inducing points.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), appendix "Additional experimental details".
@@ -39,7 +43,8 @@ class InducingNorm(Part):
     """Standardise every channel to zero mean and unit variance over the inducing points.
 
     It replaces BatchNorm and needs a network with inducing points. It has no learned scale and shift, since they would have
-    no prior, and the next layer already has both.
+    no prior, and the next layer already has both. The inducing points become parameters of the model, so ELBOs are
+    comparable only with those of the same model: they bound log p(Y | X; U_0).
 
     Arguments:
         eps: Added to the variance, so that a constant channel becomes zero instead of NaN.

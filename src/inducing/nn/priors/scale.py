@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,14 +23,20 @@ class ScalePrior(Prior):
     Arguments:
         shape: Shape of the Gamma prior over the scale s of the precision.
         rate: Rate of the Gamma prior.
+        initial: Initial alpha and beta. The standard deviation of s under Q(s), relative to its mean, starts at
+            ``(shape + initial) ** -0.5``: 58 % by default. The paper's released code starts at exp(6), which is 5 %.
     """
 
     shape: float = 2.0
     rate: float = 2.0
+    initial: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.shape > 0 and self.rate > 0):
-            raise ValueError(f"ScalePrior needs shape > 0 and rate > 0, got {self.shape} and {self.rate}")
+        if not all(0 < value < math.inf for value in (self.shape, self.rate, self.initial)):
+            raise ValueError(
+                "ScalePrior needs shape > 0, rate > 0 and initial > 0, all finite, got "
+                f"{self.shape}, {self.rate} and {self.initial}"
+            )
 
     def build(self, layout: WeightLayout) -> PriorModule:
         return GammaScale(self, layout.fan_in)
@@ -41,8 +48,7 @@ class GammaScale(PriorModule):
     def __init__(self, prior: ScalePrior, fan_in: int) -> None:
         super().__init__()
         self.specification, self.fan_in = prior, fan_in
-        self.log_alpha = nn.Parameter(torch.zeros(()))
-        self.log_beta = nn.Parameter(torch.zeros(()))
+        self.log_alpha, self.log_beta = (nn.Parameter(torch.tensor(math.log(prior.initial))) for _ in range(2))
 
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
         shape, rate = self.specification.shape, self.specification.rate
