@@ -39,15 +39,15 @@ class Convolution(Function):
         patches = self.weights[:, :-1] if self.bias else self.weights
         # (S, C k k, O) to (S O, C, k, k)
         kernels = patches.mT.reshape(samples * outputs, x.shape[2], *self.kernel_size)
+        bias = self.weights[:, -1].flatten() if self.bias else None
         if x.shape[0] == 1:
             # all samples share the maps: one convolution with the kernels of all samples
-            found = functional.conv2d(x[0], kernels, None, self.stride, self.padding)
+            found = functional.conv2d(x[0], kernels, bias, self.stride, self.padding)
         else:
             # a grouped convolution with one group of channels for each sample
             grouped = x.transpose(0, 1).flatten(1, 2)
-            found = functional.conv2d(grouped, kernels, None, self.stride, self.padding, groups=samples)
-        maps = found.unflatten(1, (samples, outputs)).transpose(0, 1)
-        return maps + self.weights[:, -1, None, :, None, None] if self.bias else maps
+            found = functional.conv2d(grouped, kernels, bias, self.stride, self.padding, groups=samples)
+        return found.unflatten(1, (samples, outputs)).transpose(0, 1)
 
 
 class Conv2d(Layer):
