@@ -179,6 +179,7 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
         "",
         "- Numbers are means over folds with standard errors. The log-likelihood is in nats per row on the original",
         "  scale.",
+        '- "In 50 %", "in 90 %" and "in 95 %" are the fractions of test rows inside these central intervals.',
         "- Seconds are for one fold, fit and prediction, on a machine that was not idle.",
         "- The paper's numbers are for global inducing points with ScalePrior, and for deep Gaussian processes with",
         "  two layers, trained for 10,000 and 20,000 steps on 20 splits.",
@@ -186,10 +187,10 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
         "How the defaults were chosen:",
         "",
         "- The weight of the KL and the noise: on other datasets, with `benchmarks/estimator_defaults.py`. For the",
-        "  noise of deep processes also with the ELBO of the training rows of energy and yacht (split 0); rows held",
-        "  out of these showed that Gaussian tails are too light.",
-        "- The number of steps, the number of inducing points and the initial variance of processes: on the other",
-        "  datasets.",
+        "  noise of deep Gaussian processes also with the ELBO of the training rows of energy and yacht (split 0);",
+        "  rows held out of these showed that Gaussian tails are too light.",
+        "- The number of steps, the number of inducing points and the initial variance of Gaussian processes: on the",
+        "  other datasets.",
         "- The sizes of the networks and the prior: on split 0 of boston, concrete, energy and yacht, which is fold",
         "  0 here.",
         "",
@@ -219,7 +220,7 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
         "",
         "ECE: the expected calibration error in ten bins, over all folds together.",
         "",
-        "| set | model | folds | accuracy | log-likelihood | ECE | seconds |",
+        "| dataset | model | folds | accuracy | log-likelihood | ECE | seconds |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in CLASSIFICATION:
@@ -236,7 +237,7 @@ def page(results: dict[tuple[str, int, str], dict[str, Any]]) -> str:
 def regression_table(of: Any) -> list[str]:
     """Figures of all regressors on all sets, and the paper's."""
     lines = [
-        "| set | model | folds | log-likelihood | RMSE | CRPS | in 50 % | in 90 % | in 95 % | seconds |",
+        "| dataset | model | folds | log-likelihood | RMSE | CRPS | in 50 % | in 90 % | in 95 % | seconds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in REGRESSION:
@@ -278,7 +279,7 @@ def regression_verdicts(of: Any) -> list[str]:
             if 0.85 <= np.average([r["coverage_90"] for r in ours], weights=[r["test_rows"] for r in ours]) <= 0.95:
                 covered.append(name)
         lines.append(
-            f"- `{model}`: of {len(done)} sets, higher log-likelihood than the Gaussian process on {len(ahead)} "
+            f"- `{model}`: of {len(done)} datasets, higher log-likelihood than the Gaussian process on {len(ahead)} "
             f"({', '.join(ahead) or 'none'}); 90 % intervals cover 85 to 95 % on {len(covered)} "
             f"({', '.join(covered) or 'none'})."
         )

@@ -10,15 +10,25 @@ from benchmarks.workloads import WORKLOADS
 
 INTRODUCTION = """# Speed, side by side
 
-Made by `make bench` from `results.json`. Ratio: time of the other side over ours, the median over rounds in which the
-sides alternate, with its quartiles; then the ratio of the fastest runs. Floor: the time that the necessary operations
-would take at the rate of a large matrix product (last column, in the dtype that the work is done in), over ours;
-elementwise work, noise and the optimiser are not counted, so 1 cannot be reached. Times are medians in milliseconds with
-their quartiles. Networks work in float32, our Gaussian processes in float64 except for products with the covariance of
-the inducing values. The textbook is `benchmarks/textbook.py`, GPyTorch's model is in `benchmarks/deep_gp.py`.
+Made by `make bench` from `results.json`. Our side and the other side run in turn on the same machine.
+
+- **ratio**: time of the other side divided by ours, above 1 if ours is faster. Median over rounds, with quartiles.
+- **of fastest**: ratio of the fastest runs.
+- **target**: the ratio aimed at; **reached** compares the median with it.
+- **floor**: the time of the necessary operations at the rate of a large matrix product (last column, in the dtype of the
+  work), divided by our time. Elementwise work, noise and the optimiser are not counted, so 1 cannot be reached.
+- **ours, other**: median times in milliseconds, with quartiles.
+
+Networks work in float32, our Gaussian processes in float64 except for products with the covariance of the inducing
+values. The textbook is `benchmarks/textbook.py`; GPyTorch's model is in `benchmarks/deep_gp.py`.
+
+## Workloads
+
+M is the number of inducing points, S the number of posterior samples. A workload that is missing from the table of a
+machine has no stored result.
 """
 COLUMNS = (
-    *("workload", "against", "threads", "ratio", "of fastest", "target", "reached", "floor", "ours, ms", "other, ms"),
+    *("workload", "threads", "ratio", "of fastest", "target", "reached", "floor", "ours, ms", "other, ms"),
     "Gflop/s",
 )
 
@@ -49,7 +59,9 @@ def _times(timing: Timing) -> dict[str, Any]:
 
 def page(results: list[dict[str, Any]]) -> str:
     """The results as Markdown, a table for each machine."""
-    lines = [INTRODUCTION]
+    lines = [INTRODUCTION, "| workload | our side | other side |", "| --- | --- | --- |"]
+    lines += [f"| `{name}` | {workload.what} | {workload.other} |" for name, workload in WORKLOADS.items()]
+    lines.append("")
     if not results:
         lines += ["No results are stored: run `make bench` on a machine that does nothing else.", ""]
     for machine in dict.fromkeys(heading(result["machine"]) for result in results):
@@ -57,7 +69,7 @@ def page(results: list[dict[str, Any]]) -> str:
             f"## {machine}",
             "",
             f"| {' | '.join(COLUMNS)} |",
-            "| --- | --- " + "| ---: " * (len(COLUMNS) - 2) + "|",
+            "| --- " + "| ---: " * (len(COLUMNS) - 1) + "|",
         ]
         for result in results:
             if heading(result["machine"]) == machine:
@@ -73,8 +85,7 @@ def _row(name: str, num_threads: str, found: dict[str, Any]) -> str:
         median, low, high = (_rounded(time) for time in (found[side]["median_ms"], *found[side]["quartiles_ms"]))
         times.append(f"{median} ({low} to {high})")
     cells = [
-        f"`{name}`: {workload.what}",
-        workload.other,
+        f"`{name}`",
         num_threads,
         "{:.2f} ({:.2f} to {:.2f})".format(found["ratio"], *found["ratio_quartiles"]),
         f"{found['ratio_of_fastest']:.2f}",

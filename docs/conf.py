@@ -115,16 +115,20 @@ def shorten_signature(
     ), returns
 
 
-def link_figures(app: object, document: nodes.document) -> None:
-    """Link the figures of the results to their full size, by giving them a width."""
-    if document.settings.env.current_document.docname in ("index", "results"):
+def mark_results(app: object, document: nodes.document) -> None:
+    """Link the figures of the results to their full size, by giving them a width. Mark their tables for site.css."""
+    name = document.settings.env.current_document.docname
+    if name in ("index", "results"):
         for image in document.findall(nodes.image):
             image["width"] = "100%"
+    if name in ("results", "estimators", "recipes"):
+        for table in document.findall(nodes.table):
+            table["classes"].append("numbers")
 
 
 def setup(app: Sphinx) -> None:
     """Convert docstrings before napoleon reads their sections."""
     app.connect("autodoc-process-signature", shorten_signature)
-    app.connect("doctree-read", link_figures)
+    app.connect("doctree-read", mark_results)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", as_rst, priority=100)

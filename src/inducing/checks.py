@@ -15,17 +15,17 @@ DTYPES = (torch.float32, torch.float64)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return a hint for the end of an error message if a known name is similar, else an empty string."""
+    """Return a hint in brackets, for an error message, if a known name is similar, else an empty string."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def check_known(what: str, name: object, known: Iterable[str]) -> None:
     """Raise an error with the known names if a name is unknown."""
     names = list(known)
     if not isinstance(name, str) or name not in names:
-        hint = did_you_mean(name, names) or "."
-        raise ValueError(f"unknown {what} {name!r}{hint} Known names: {', '.join(names)}.")
+        hint = did_you_mean(name, names)
+        raise ValueError(f"unknown {what} {name!r}{hint}. Known names: {', '.join(names)}.")
 
 
 def check_kind(name: str, value: object, kind: type, wanted: str) -> None:

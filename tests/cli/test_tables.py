@@ -230,7 +230,7 @@ def test_a_target_alone_is_not_numeric(here):
         ("t.csv", b"\x00\xff\xfe", "t.csv is not a CSV file"),
         ("t.parquet", b"size,price\n1,2\n", "t.parquet is not a Parquet file"),
         ("t.csv.gz", gzip.compress(b"size,price\n1,2\n", mtime=0)[:-9], "t.csv.gz is not a CSV file"),
-        ("none.csv", None, "none.csv is not a file"),
+        ("none.csv", None, "none.csv does not exist"),
     ],
 )
 @pytest.mark.parametrize("arguments", [("fit", "--target", "price"), ("predict", "m.safetensors")])
@@ -354,7 +354,7 @@ def test_a_bar_is_for_terminals(table, code, model, monkeypatch):
     if code == 0:
         assert "60/60" in done.stderr
     else:
-        assert f"inducing predict: {table} is not a " in done.stderr
+        assert f"inducing predict: {table} {'does not exist' if table == 'none.csv' else 'is not a '}" in done.stderr
 
 
 def test_internal_errors_leave_with_1(model, monkeypatch):

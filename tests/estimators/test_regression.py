@@ -377,7 +377,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ),
         ({"likelihood": "heteroscedastc"}, Y, ValueError, "did you mean 'heteroscedastic'"),
         ({"likelihood": "poisson"}, Y, ValueError, r"counts 0, 1, 2, .*use Gaussian"),
-        ({"posterior": "globl"}, Y, ValueError, "unknown posterior 'globl'; did you mean 'global'"),
+        ({"posterior": "globl"}, Y, ValueError, r"unknown posterior 'globl' \(did you mean 'global'\?\)\. Known names"),
         ({"recipe": "slow"}, Y, ValueError, "unknown recipe 'slow'"),
         ({"num_inducing": 0}, Y, ValueError, "num_inducing must be at least 1"),
         ({"max_steps": 0}, Y, ValueError, "num_steps must be at least 1"),

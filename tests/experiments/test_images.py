@@ -4,11 +4,11 @@ import pytest
 import torch
 from rich.console import Console
 
+import inducing
 from inducing.data import images
-from inducing.experiments.engine import training
 from inducing.experiments.engine.report import show
 from inducing.experiments.engine.sweep import reproduce
-from inducing.experiments.images import CIFAR10, MNIST500, POSTERIORS, RESNET18, Config, run
+from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Config, run
 
 
 def result(posterior, elbo=-1.0, prior="scale", dataset="cifar10", model="resnet8"):
@@ -72,7 +72,7 @@ def test_the_first_images_are_normalised_by_all(small_images, monkeypatch):
         seen["x"], seen["augment"] = data[0], settings["augment"]
         seen["inducing"] = network.inducing_points.detach().clone()
 
-    monkeypatch.setattr(training, "fit", fit)
+    monkeypatch.setattr(inducing, "fit", fit)
     config = {"channels": 2, "num_data": 8, "num_inducing": 3, "num_test": 4, "test_samples": 2}
     run(Config(**config), progress=False)
     (everything,) = images.normalise(images.load("mnist"))
@@ -92,7 +92,7 @@ def test_the_published_numbers():
 
 
 def test_the_page_and_the_figure(tmp_path):
-    results = [result(posterior, prior=prior) for prior in ("scale", "neal") for posterior in POSTERIORS]
+    results = [result(each, prior=prior) for prior in CIFAR10.grid["prior"] for each in CIFAR10.grid["posterior"]]
     show(CIFAR10, {"paper": results}, tmp_path / "cifar10.md", Console(width=100))
     page = (tmp_path / "cifar10.md").read_text()
     assert "| scale | global | 1 | -1.00 | -0.75 | short by 0.25 |" in page

@@ -5,7 +5,7 @@ import pytest
 
 from inducing.experiments import uci_bnn
 from inducing.experiments.engine.store import config_key
-from inducing.experiments.uci_bnn import AXES, UCI_BNN, Config, trials
+from inducing.experiments.uci_bnn import UCI_BNN, Config, trials
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing
 
 
@@ -19,7 +19,7 @@ def test_the_cpu_preset():
     configs = UCI_BNN.configs("cpu")
     rows = {(config.dataset, config.prior, config.posterior) for config in configs}
     small = {"boston", "energy", "yacht"}
-    expected = {(dataset, "neal", posterior) for dataset in small for posterior in AXES["posterior"]}
+    expected = {(dataset, "neal", posterior) for dataset in small for posterior in UCI_BNN.grid["posterior"]}
     expected |= {
         (dataset, "neal", posterior) for dataset in ("concrete", "wine") for posterior in ("factorised", "global")
     }
@@ -64,7 +64,7 @@ def test_posteriors_have_a_precision_for_each_output():
     assert uci_bnn._posteriors(Config(posterior="factorised")) == [Factorised(local_reparameterisation=True)] * 3
 
 
-@pytest.mark.parametrize("posterior", AXES["posterior"])
+@pytest.mark.parametrize("posterior", UCI_BNN.grid["posterior"])
 def test_a_run_is_a_function_of_its_configuration(uci_folder, posterior):
     config = Config(
         dataset="yacht",

@@ -47,7 +47,7 @@ def test_the_page(tmp_path):
 def test_the_figure_of_networks_has_a_place_for_each_prior():
     results = [result("yacht", "global", 0.7, prior=prior) for prior in ("neal", "scale")]
     results.append(result("boston", "factorised", -1.0, prior="neal"))
-    figure = uci_bnn.UCI_BNN.figure(results)
+    figure = uci_bnn.UCI_BNN.figure(uci_bnn.UCI_BNN.sort(results))
     assert [axes.get_title() for axes in figure.axes[:2]] == ["boston", "yacht"]
     yacht = figure.axes[1]
     assert [label.get_text() for label in figure.axes[3].get_xticklabels()] == ["neal", "scale"]

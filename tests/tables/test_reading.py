@@ -59,7 +59,7 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path):
     ("name", "content", "message"),
     [
         ("t.xlsx", b"", r"t\.xlsx is not a table"),
-        ("t.csv", None, r"t\.csv is not a file"),
+        ("t.csv", None, r"t\.csv does not exist"),
         ("t.csv", b"", r"t\.csv is not a CSV file .*No columns"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", r"t\.csv is not a CSV file .*line 3"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -124,11 +124,10 @@ def verify_data(names: Names) -> None:
     _print_each("data verify", catalogue.verify, names)
 
 
-def _print_each(command: str, describe: Callable[[str], Iterator[str]], names: Sequence[str]) -> None:
-    """Print the lines about each dataset. All names are checked first."""
+def _print_each(command: str, describe: Callable[[str], str], names: Sequence[str]) -> None:
+    """Describe each dataset. All names are checked first."""
     with one_line_errors(command):
         for name in names:
             check_known("dataset", name, catalogue.NAMES)
         for name in names:
-            for line in describe(name):
-                typer.echo(line)
+            typer.echo(describe(name))

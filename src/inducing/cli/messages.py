@@ -51,4 +51,6 @@ def one_line_warnings(command: str) -> Iterator[None]:
 
 
 def _line(message: object) -> str:
+    if isinstance(message, OSError) and message.filename and message.strerror:
+        message = f"{message.filename}: {message.strerror}"
     return " ".join(str(message).split())

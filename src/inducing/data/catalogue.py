@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from inducing.data import image_files, uci
 
 NAMES = (*uci.FOLDERS, *image_files.SETS)
 PARTS = {"train": True, "test": False}
 
 
-def locate(name: str) -> Iterator[str]:
+def locate(name: str) -> str:
     """Describe the folder of a dataset."""
-    yield f"{name:14} {where(name)}"
+    return f"{name:14} {where(name)}"
 
 
 def where(name: str) -> str:
@@ -27,22 +25,20 @@ def where(name: str) -> str:
     return ", ".join(folders) + (f" ({missing[0]} is not here)" if missing else "")
 
 
-def fetch(name: str) -> Iterator[str]:
+def fetch(name: str) -> str:
     """Download the missing files of a dataset, and describe its folder."""
     if name in uci.FOLDERS:
         uci.download(name)
     else:
         for train in PARTS.values():
             image_files.download(name, train)
-    yield from locate(name)
+    return locate(name)
 
 
-def verify(name: str) -> Iterator[str]:
+def verify(name: str) -> str:
     """Read the parts of a dataset that exist on this machine, and describe each. Raise an error if there are none."""
     if name in uci.FOLDERS:
-        yield uci.verify(name)
-        return
+        return uci.verify(name)
     here = [train for train in PARTS.values() if image_files.find(name, train)]
     # if no part exists, the training part raises the error
-    for train in here or [True]:
-        yield image_files.verify(name, train)
+    return "\n".join(image_files.verify(name, train) for train in here or [True])

@@ -1,4 +1,4 @@
-"""Readers of image files: idx, CIFAR-10 records and tar archives of them, MATLAB and NumPy archives.
+"""Readers of image files: idx, plain bytes and tar archives of them, MATLAB and NumPy archives.
 
 Each reader knows the expected size of the file and reads no more. No code in a file is executed. A damaged file raises a
 ValueError with its path.
@@ -54,12 +54,6 @@ def read_members(path: Path, names: list[str], size: int) -> list[bytes]:
             if len(found) == len(names):
                 return [found[name] for name in names]
         raise ValueError(f"it does not contain {', '.join(name for name in names if name not in found)}")
-
-
-def decode_cifar(records: bytes) -> tuple[UInt8[np.ndarray, "N 3 32 32"], UInt8[np.ndarray, " N"]]:
-    """Decode records of CIFAR-10's binary version: a byte for the label, then the red, green and blue planes."""
-    table = np.frombuffer(records, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-    return table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0]
 
 
 def read_mat(path: Path, shapes: dict[str, Shape]) -> list[np.ndarray]:

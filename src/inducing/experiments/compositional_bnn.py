@@ -27,5 +27,4 @@ def draw_variances(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-RUNS = {"posterior": ("factorised", "local", "global")}
-COMPOSITIONAL_BNN = Experiment.described("compositional-bnn", Config(), RUNS, run, draw_variances, COMPARISON)
+COMPOSITIONAL_BNN = Experiment.described("compositional-bnn", Config(), run, draw_variances, COMPARISON)

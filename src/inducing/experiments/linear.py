@@ -24,8 +24,7 @@ from inducing.linalg.noise import seeded
 from inducing.pages import Table
 
 FEATURES, NOISE_VARIANCE = 5, 0.1
-POSTERIORS = ("factorised", "local", "global", "factorised->global", "prior->global")
-GRID = {"width": (5, 50, 250), "depth": (1, 2, 4, 8, 16), "posterior": POSTERIORS}
+COMPARISON = Comparison(["width", "depth", "posterior"], [ELBO])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
 
 def tables(results: list[store.Result]) -> list[Table]:
     """The ELBO for each width and depth, with a column for each posterior."""
-    elbo, _ = Comparison(GRID, [ELBO]).estimates(results, ELBO)
+    elbo, _ = COMPARISON.estimates(results, ELBO)
     texts, posteriors = {key: each.text(3) for key, each in elbo.items()}, list(dict.fromkeys(key[2] for key in elbo))
     rows = [
         [str(width), str(depth), *(texts.get((width, depth, posterior), "") for posterior in posteriors)]
@@ -99,7 +98,7 @@ def tables(results: list[store.Result]) -> list[Table]:
 
 def draw_depths(results: list[store.Result]) -> figures.Figure:
     """A panel for each width: the ELBO against the depth."""
-    estimates, _ = Comparison(GRID, [ELBO]).estimates(results, ELBO)
+    estimates, _ = COMPARISON.estimates(results, ELBO)
     elbo = {key: estimate.mean for key, estimate in estimates.items()}
     widths, depths, posteriors = (list(dict.fromkeys(key[axis] for key in elbo)) for axis in range(3))
     evidence = results[0]["metrics"]["evidence_per_datapoint"]
@@ -122,4 +121,4 @@ def draw_depths(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-LINEAR = Experiment.described("linear", Config(), GRID, run, draw_depths, tables=tables)
+LINEAR = Experiment.described("linear", Config(), run, draw_depths, tables=tables)

@@ -8,7 +8,6 @@ from inducing.experiments.engine.comparison import ELBO, Comparison
 from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.toy import Config, draw_predictions, run
 
-RUNS = {"num_inducing": (2, 5, 10, 20, 40)}
-COMPARISON = Comparison(RUNS, [ELBO._replace(digits=3)])
+COMPARISON = Comparison(["num_inducing"], [ELBO._replace(digits=3)])
 FIGURE = partial(draw_predictions, title="{num_inducing} points")
-NUM_INDUCING = Experiment.described("toy-num-inducing", Config(), RUNS, run, FIGURE, COMPARISON)
+NUM_INDUCING = Experiment.described("toy-num-inducing", Config(), run, FIGURE, COMPARISON)

@@ -68,5 +68,4 @@ def _posteriors(config: Config) -> list[Posterior]:
     return [*[named[below]] * config.depth, named[last or below]]
 
 
-AXES = {"prior": ("standard", "neal", "scale"), "posterior": ("factorised", "local", "factorised->global", "global")}
-UCI_BNN = uci_experiment("uci-bnn", Config(), partial(run_split, _network), AXES, trials=trials)
+UCI_BNN = uci_experiment("uci-bnn", Config(), partial(run_split, _network), "prior", trials=trials)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison
 from inducing.experiments.engine.experiment import Experiment, Metrics, Run
 
-DATASETS = tuple(uci.FOLDERS)
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
 
 
@@ -43,36 +42,34 @@ def run_split(
     }
 
 
-def uci_experiment(
-    name: str, paper: Any, run: Run, axes: Mapping[str, Sequence[Any]], note: str = "", **settings: Any
-) -> Experiment:
+def uci_experiment(name: str, paper: Any, run: Run, axis: str, note: str = "", **settings: Any) -> Experiment:
     """The experiment of a table of the paper.
 
     Arguments:
         name: Its name; with an underscore, the name of the table in the published numbers.
         paper: The paper's settings.
         run: Function that executes one run.
-        axes: The fields of the configuration that identify a row of a dataset, with their values.
+        axis: The field of the configuration between the dataset and the posterior.
         note: Text below the table.
         settings: Other arguments of `Experiment`.
     """
-    axes = {"dataset": DATASETS, **axes}
-    comparison = Comparison(axes, (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2)
-    figure, grid = partial(draw_scores, comparison), {"dataset": DATASETS, "split": tuple(range(20)), **axes}
-    return Experiment.described(name, paper, grid, run, figure, comparison, exists=has_split, **settings)
+    comparison = Comparison(
+        ["dataset", axis, "posterior"], (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2
+    )
+    figure = partial(draw_scores, comparison)
+    return Experiment.described(name, paper, run, figure, comparison, exists=has_split, **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:
     """A panel for each dataset and measure: our scores, and the paper's as open circles."""
     _, axis, _ = comparison.axes
-    used = {field: {result["config"][field] for result in results} for field in ("dataset", axis)}
-    datasets, values = ([each for each in comparison.axes[field] if each in used[field]] for field in used)
+    datasets, values = (list(dict.fromkeys(each["config"][field] for each in results)) for field in ("dataset", axis))
     figure, rows = figures.panels(2, len(datasets), (3.0, 2.5), sharex=True)
     for measure, row in zip((ELBO, TEST), rows, strict=True):
         ours, paper = comparison.estimates(results, measure)
         for dataset, axes in zip(datasets, row, strict=True):
             own = [key for key in ours if key[0] == dataset]
-            posteriors = [each for each in comparison.axes["posterior"] if any(key[2] == each for key in own)]
+            posteriors = list(dict.fromkeys(key[2] for key in own))
             shifts = {each: 0.15 * (i - (len(posteriors) - 1) / 2) for i, each in enumerate(posteriors)}
             places = {key: values.index(key[1]) + shifts[key[2]] for key in own}
             figures.draw_estimates(axes, ours, paper, places, shift=0.05)

@@ -40,7 +40,7 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
     if not path.name.endswith(CSV + PARQUET):
         raise TableError(f"{path.name} is not a table", f"Use a {', '.join(CSV + PARQUET)} file.")
     if not path.is_file():
-        raise TableError(f"{path} is not a file")
+        raise TableError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
     is_parquet = path.name.endswith(PARQUET)
     kind = "Parquet file" if is_parquet else "CSV file with a header"
     try:

@@ -84,7 +84,7 @@ class Schema:
             parts = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} not expected"] * bool(extra)
             raise TableError(
                 f"the columns differ from the training table: {', '.join(parts)}",
-                f"It had {quoted(known)}." + " Exclude the others." * bool(extra),
+                f"It had {quoted(known)}." + " Remove the columns that are not expected." * bool(extra),
                 ["exclude"] if extra else [],
             )
         if moved := [name for name, other in zip(names, known, strict=True) if name != other]:
@@ -187,7 +187,7 @@ def warn_of_unseen(unseen: Mapping[str, int]) -> None:
 def check_table(table: object) -> None:
     """Check that a table has columns with distinct names."""
     if not isinstance(table, pd.DataFrame):
-        raise TypeError(f"a table must be a pandas.DataFrame, got {type(table).__name__}")
+        raise TypeError(f"expected a table with named columns, a pandas.DataFrame, got {type(table).__name__}")
     odd = [name for name in table.columns if not isinstance(name, str)]
     if odd:
         raise TableError(f"column names must be text, got {odd[0]!r}", "Set table.columns, or use table.to_numpy().")

@@ -56,3 +56,15 @@ def test_a_preset_of_several_parts():
 def test_without_trials_a_configuration_is_settled():
     config = LINEAR.configs("paper")[0]
     assert LINEAR.settle(config, {}) is config
+
+
+def test_results_are_in_the_order_of_the_grid_with_the_splits_of_a_row_together():
+    experiment = replace(LINEAR, grid={"split": (0, 1), "posterior": ("local", "global")})
+    rows = [("global", 1), ("local", 1), ("global", 0), ("local", 0)]
+    found = experiment.sort({"config": {"posterior": posterior, "split": split}} for posterior, split in rows)
+    assert [tuple(result["config"].values()) for result in found] == [
+        ("local", 0),
+        ("local", 1),
+        ("global", 0),
+        ("global", 1),
+    ]

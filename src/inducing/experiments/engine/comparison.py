@@ -24,39 +24,38 @@ class Measure(NamedTuple):
     """A number among the metrics of a run.
 
     Arguments:
-        path: The keys that lead to it in the metrics, e.g. ``("layer_variance", 0)``.
+        name: Its name among the metrics.
         heading: Its heading in tables.
         digits: Decimals.
         higher_is_better: None for a number that is neither good nor bad.
         nats: Whether it is in nats, where `TOLERANCE` applies.
+        layer: The layer, if there is a number for each; layers count from 0.
     """
 
-    path: tuple[str | int, ...]
+    name: str
     heading: str
     digits: int = 2
     higher_is_better: bool | None = True
     nats: bool = True
+    layer: int | None = None
 
-    def of(self, metrics: Any) -> Any:
+    def of(self, metrics: Mapping[str, Any]) -> Any:
         """Its value in the metrics of a run, or None if they do not have it."""
-        for part in self.path:
-            if isinstance(metrics, dict) and part not in metrics:
-                return None
-            metrics = metrics[part]
-        return metrics
+        found = metrics.get(self.name)
+        return found if found is None or self.layer is None else found[self.layer]
 
 
-ELBO = Measure(("elbo_per_datapoint",), "ELBO")
-TEST = Measure(("test_log_likelihood",), "test log-likelihood")
-RMSE = Measure(("rmse",), "RMSE", higher_is_better=False, nats=False)
-LOG_LIKELIHOOD = Measure(("log_likelihood",), "log-lik.", higher_is_better=None)
-KL = Measure(("kl",), "KL", higher_is_better=None)
+ELBO = Measure("elbo_per_datapoint", "ELBO")
+TEST = Measure("test_log_likelihood", "test log-likelihood")
+RMSE = Measure("rmse", "RMSE", higher_is_better=False, nats=False)
+LOG_LIKELIHOOD = Measure("log_likelihood", "log-lik.", higher_is_better=None)
+KL = Measure("kl", "KL", higher_is_better=None)
 ELBO_TERMS = (ELBO, LOG_LIKELIHOOD, KL)
 
 
 def layer_variance(layer: int) -> Measure:
     """The mean variance of a layer's function; layers count from 0."""
-    return Measure(("layer_variance", layer), f"V[F{layer + 1}]", higher_is_better=None)
+    return Measure("layer_variance", f"V[F{layer + 1}]", higher_is_better=None, layer=layer)
 
 
 class Estimate(NamedTuple):
@@ -113,14 +112,14 @@ class Comparison:
     """A table of our results and the paper's.
 
     Arguments:
-        axes: The fields of a configuration that identify a row, each with its values in order.
+        axes: The fields of a configuration that identify a row.
         measures: The numbers in the columns.
         paper_table: The name of the paper's table in the published numbers. Default: the paper has none.
         note: Text below the table.
         num_brief: The number of measures in a brief table. Default: all.
     """
 
-    axes: Mapping[str, Sequence[Any]]
+    axes: Sequence[str]
     measures: Sequence[Measure]
     paper_table: str = ""
     note: str = ""
@@ -138,13 +137,13 @@ class Comparison:
         return None if number is None else Estimate(number)
 
     def estimates(self, results: Sequence[Result], measure: Measure) -> tuple[Estimates, Estimates]:
-        """Our numbers and the paper's, by row."""
+        """Our numbers and the paper's, by row, in the order of the results."""
         groups: dict[Key, list[float]] = defaultdict(list)
         for result in results:
             value = measure.of(result["metrics"])
             if value is not None:
                 groups[self.key(result["config"])].append(value)
-        ours = {key: over_splits(groups[key]) for key in sorted(groups, key=self._position)}
+        ours = {key: over_splits(values) for key, values in groups.items()}
         return ours, {key: found for key in ours if (found := self.paper(key, measure))}
 
     def key(self, config: Mapping[str, Any]) -> Key:
@@ -166,7 +165,8 @@ class Comparison:
         measures = self.measures[: self.num_brief] if brief else self.measures
         found = {measure: self.estimates(results, measure) for measure in measures}
         found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
-        keys = sorted({key for ours, _ in found.values() for key in ours}, key=self._position)
+        rows_of_results = dict.fromkeys(self.key(result["config"]) for result in results)
+        keys = [key for key in rows_of_results if any(key in ours for ours, _ in found.values())]
         columns: list[tuple[str, Mapping[Key, str | Cell]]] = [
             (axis, {key: str(key[place]) for key in keys}) for place, axis in enumerate(self.axes)
         ]
@@ -185,6 +185,3 @@ class Comparison:
         rows = [[cells.get(key, "") for _, cells in columns] for key in keys]
         note = f"In brackets: the paper. {self.note}" if brief and self.paper_table else self.note
         return Table([heading for heading, _ in columns], rows, note=note, text_columns=len(self.axes))
-
-    def _position(self, key: Key) -> list[int]:
-        return [list(values).index(part) for part, values in zip(key, self.axes.values(), strict=True)]

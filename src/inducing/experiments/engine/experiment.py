@@ -1,6 +1,6 @@
 """An experiment: the paper's settings, a grid, presets, a run function, tables and a figure.
 
-Titles, presets and remarks of all experiments are in ``experiments.toml``.
+Titles, grids, presets and remarks of all experiments are in ``experiments.toml``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -24,7 +24,7 @@ Metrics = dict[str, Any]
 Run = Callable[[Any, Path | None, bool], Metrics]
 Changes = Mapping[str, Any]
 
-# for each experiment the arguments `title`, `presets` and, if there are any, `remarks`
+# for each experiment the arguments `title`, `grid`, `presets` and, if there are any, `remarks`, and changes of `paper`
 DESCRIPTIONS: dict[str, Any] = tomllib.loads((resources.files(experiments) / "experiments.toml").read_text())
 
 
@@ -64,9 +64,19 @@ class Experiment:
     remarks: str = ""
 
     @classmethod
-    def described(cls, name: str, *arguments: Any, **settings: Any) -> Self:
-        """The experiment with the title, presets and remarks of ``experiments.toml``."""
-        return dataclasses.replace(cls(name, *arguments, **settings), **DESCRIPTIONS[name])
+    def described(cls, name: str, paper: Any, *functions: Any, **settings: Any) -> Self:
+        """An experiment of ``experiments.toml``.
+
+        Arguments:
+            name: Its name there.
+            paper: The paper's settings, if the file has no other values for them.
+            functions: `run`, `figure` and so on.
+            settings: Others of these by name.
+        """
+        description = dict(DESCRIPTIONS[name])
+        paper = dataclasses.replace(paper, **description.pop("paper", {}))
+        experiment = cls(name, paper, description.pop("grid"), *functions, **settings)
+        return dataclasses.replace(experiment, **description)
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
@@ -91,10 +101,16 @@ class Experiment:
         return dataclasses.replace(trials[elbos.index(max(elbos))], split=config.split)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
-        """The stored results of these configurations."""
+        """The stored results of these configurations, in the order of the grid."""
         settled = (self.settle(config, results) for config in configs)
         keys = (key_of(config) for config in settled if config is not None)
-        return [results[key] for key in keys if key in results]
+        return self.sort(results[key] for key in keys if key in results)
+
+    def sort(self, results: Iterable[Result]) -> list[Result]:
+        """Put results in the order of the grid, with the splits of a row together."""
+        places = {axis: {value: place for place, value in enumerate(values)} for axis, values in self.grid.items()}
+        axes = sorted(places, key="split".__eq__)
+        return sorted(results, key=lambda result: [places[axis][result["config"][axis]] for axis in axes])
 
     def differences(self, preset: str) -> dict[str, str]:
         """Sentences about the differences of a preset from the paper, by field."""

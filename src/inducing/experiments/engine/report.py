@@ -33,7 +33,7 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
         page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
         console: Where to print.
     """
-    results = _all(runs)
+    results = _all(experiment, runs)
     tables = [] if experiment.comparison is None else [experiment.comparison.table(results, brief=True)]
     for table in tables + experiment.tables(results):
         console.print(to_rich(table))
@@ -66,7 +66,7 @@ def report(results: Path, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     check_writable(out)
     runs = {name: selected(experiment, stored[name]) for name, experiment in EXPERIMENTS.items()}
-    blocks = _summary({name: (EXPERIMENTS[name].comparison, _all(runs[name])) for name in EXPERIMENTS})
+    blocks = _summary({name: (each.comparison, _all(each, runs[name])) for name, each in EXPERIMENTS.items()})
     for name, experiment in EXPERIMENTS.items():
         blocks.append(Heading(name))
         if runs[name]:
@@ -99,7 +99,7 @@ def describe(experiment: Experiment, runs: Runs, stem: str) -> list[Block]:
         runs: Its finished runs by preset.
         stem: The name of the figure's file, without ".png".
     """
-    results, comparison = _all(runs), experiment.comparison
+    results, comparison = _all(experiment, runs), experiment.comparison
     blocks: list[Block] = [_sentence(experiment.title)]
     for preset, chosen in runs.items():
         # the table shows which part of the grid has runs
@@ -143,5 +143,5 @@ def _sentence(title: str) -> str:
     return f"{title[0].upper()}{title[1:]}."
 
 
-def _all(runs: Runs) -> list[Result]:
-    return [result for results in runs.values() for result in results]
+def _all(experiment: Experiment, runs: Runs) -> list[Result]:
+    return experiment.sort(result for results in runs.values() for result in results)

@@ -10,18 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+import inducing
+from inducing import metrics
 from inducing.experiments.engine.experiment import Metrics
 from inducing.inference.batches import Augment
-from inducing.inference.history import History
-from inducing.inference.objective import ELBOTerms, evaluate
-from inducing.inference.recipes import Recipe, as_recipe
-from inducing.inference.training import fit
+from inducing.inference.recipes import as_recipe
 from inducing.nn.likelihoods import Likelihood
-from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, Posterior
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
-from inducing.prediction.metrics import log_likelihood, rmse
-from inducing.prediction.predictive import Predictive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +63,12 @@ class NetworkConfig(TrainingConfig):
         return [self.width] * self.depth
 
 
-def recipe_of(config: TrainingConfig) -> Recipe:
+def recipe_of(config: TrainingConfig) -> inducing.Recipe:
     """The recipe named by a configuration, with the settings of the configuration."""
     fields = dataclasses.asdict(config)
     if "train_samples" in fields:
         fields["num_samples"] = fields["train_samples"]
-    settings = {field.name for field in dataclasses.fields(Recipe)}
+    settings = {field.name for field in dataclasses.fields(inducing.Recipe)}
     return as_recipe(config.recipe).replace(**{name: fields[name] for name in fields.keys() & settings})
 
 
@@ -97,8 +93,8 @@ def posteriors(
 class Trained(NamedTuple):
     """The record of training, and the terms of the ELBO after it."""
 
-    history: History
-    terms: ELBOTerms
+    history: inducing.History
+    terms: inducing.ELBOTerms
 
     @property
     def nats(self) -> Metrics:
@@ -109,14 +105,14 @@ class Trained(NamedTuple):
 
 
 def train_and_score(
-    network: Network,
+    network: inducing.Network,
     likelihood: Likelihood,
     data: tuple[Tensor, Tensor],
     config: TrainingConfig,
     checkpoint: Path | None,
     progress: bool,
     *,
-    recipe: Recipe | None = None,
+    recipe: inducing.Recipe | None = None,
     augment: Augment | None = None,
     score_batch: int | None = None,
 ) -> Trained:
@@ -133,7 +129,7 @@ def train_and_score(
         augment: Random augmentation of the inputs of each batch.
         score_batch: Batch size of the evaluation. Default: all rows.
     """
-    history = fit(
+    history = inducing.fit(
         network,
         likelihood,
         data,
@@ -144,13 +140,13 @@ def train_and_score(
         progress=progress,
         description=f"{config.dataset} {config.posterior}",
     )
-    terms = evaluate(network, likelihood, data, config.test_samples, config.split, batch_size=score_batch)
+    terms = inducing.evaluate(network, likelihood, data, config.test_samples, config.split, batch_size=score_batch)
     return Trained(history, terms)
 
 
-def held_out_scores(predictive: Predictive, y: Tensor) -> Metrics:
+def held_out_scores(predictive: inducing.Predictive, y: Tensor) -> Metrics:
     """The log-likelihood and the RMSE of held-out targets."""
-    return {"test_log_likelihood": log_likelihood(predictive, y), "rmse": rmse(predictive, y)}
+    return {"test_log_likelihood": metrics.log_likelihood(predictive, y), "rmse": metrics.rmse(predictive, y)}
 
 
 def rounded(values: Tensor) -> list[float]:
