@@ -250,9 +250,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        return SampledFunctions(
-            self, self.network_.sample_functions(n_samples, seed, self.likelihood_), likelihood, n_samples, seed
-        )
+        functions = self.network_.sample_functions(n_samples, seed, self.likelihood_)
+        return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
