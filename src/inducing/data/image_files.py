@@ -45,12 +45,12 @@ class ImageSet(NamedTuple):
 
     format: str
     folder: str
-    shape: tuple[int, int, int]
+    shape: list[int]
     num_train: int
     num_test: int
     home: str
     source: str
-    classes: tuple[str, ...]
+    classes: list[str]
 
 
 class File(NamedTuple):
@@ -68,10 +68,7 @@ class File(NamedTuple):
 
 
 _FILE = json.loads(Path(__file__).with_name("datasets.json").read_text())
-SETS = {
-    name: ImageSet(**{**entry, "shape": tuple(entry["shape"]), "classes": tuple(entry["classes"])})
-    for name, entry in _FILE["sets"].items()
-}
+SETS = {name: ImageSet(**entry) for name, entry in _FILE["sets"].items()}
 # for each format the names of the files, their possible paths, and which of these paths is the published file's
 FORMATS: dict[str, Any] = _FILE["formats"]
 # SHA-256 of the published files. MD5 as published by the authors of Fashion-MNIST and CIFAR-10, and by torchvision for SVHN;

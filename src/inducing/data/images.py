@@ -39,7 +39,7 @@ def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> I
         dtype: Floating-point dtype of the images, whose values are from 0 to 1.
     """
     pixels, labels = read(name, train)
-    return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), SETS[name].classes)
+    return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), tuple(SETS[name].classes))
 
 
 def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
