@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -108,9 +109,7 @@ def predict(
             # a file that cannot be read is refused below, with the reason
             with suppress(OSError, ValueError):
                 bar.update(task, total=None if bar.disable else count_rows(table))
-            rows = predict_table(
-                loaded, table, file, keep or (), exclude or (), progress=lambda n: bar.advance(task, n)
-            )
+            rows = predict_table(loaded, table, file, keep or (), exclude or (), progress=partial(bar.advance, task))
             file.flush()
             bar.update(task, total=rows)
         if out != STDOUT:

@@ -24,6 +24,9 @@ from inducing.checks import check_known
 from inducing.data.cache import data_folder, fetch, hash_file, matches_record, root
 from inducing.data.formats import read_bytes, read_idx, read_mat, read_members, read_npz
 
+# pixels and labels
+Arrays = tuple[UInt8[np.ndarray, "N C H W"], UInt8[np.ndarray, " N"]]
+
 
 class ImageSet(NamedTuple):
     """Description of an image dataset.
@@ -42,12 +45,12 @@ class ImageSet(NamedTuple):
 
     format: str
     folder: str
-    shape: tuple[int, int, int]
+    shape: list[int]
     num_train: int
     num_test: int
     home: str
     source: str
-    classes: tuple[str, ...]
+    classes: list[str]
 
 
 class File(NamedTuple):
@@ -65,10 +68,7 @@ class File(NamedTuple):
 
 
 _FILE = json.loads(Path(__file__).with_name("datasets.json").read_text())
-SETS = {
-    name: ImageSet(**{**entry, "shape": tuple(entry["shape"]), "classes": tuple(entry["classes"])})
-    for name, entry in _FILE["sets"].items()
-}
+SETS = {name: ImageSet(**entry) for name, entry in _FILE["sets"].items()}
 # for each format the names of the files, their possible paths, and which of these paths is the published file's
 FORMATS: dict[str, Any] = _FILE["formats"]
 # SHA-256 of the published files. MD5 as published by the authors of Fashion-MNIST and CIFAR-10, and by torchvision for SVHN;
@@ -77,7 +77,7 @@ SHA256: dict[str, str] = _FILE["sha256"]
 MD5: dict[str, str] = _FILE["md5"]
 
 
-def read(name: str, train: bool) -> tuple[UInt8[np.ndarray, "N C H W"], UInt8[np.ndarray, " N"]]:
+def read(name: str, train: bool) -> Arrays:
     """Read pixels from 0 to 255 and labels, and check their number and shape."""
     described = _find_set(name)
     count = described.num_train if train else described.num_test
@@ -173,9 +173,7 @@ def _compare_checksum(contents: bytes, name: str, path: Path) -> None:
         raise ValueError(f"{name} of {path} is not the published file: its SHA-256 is {found}, expected {SHA256[name]}")
 
 
-def _read_cifar(
-    paths: list[Path], names: list[str], count: int
-) -> tuple[UInt8[np.ndarray, "N 3 32 32"], UInt8[np.ndarray, " N"]]:
+def _read_cifar(paths: list[Path], names: list[str], count: int) -> Arrays:
     size = count // len(names) * (1 + 3 * 32 * 32)
     archive = next((path for path in paths if path.name.endswith(".tar.gz")), None)
     if archive is None:
@@ -189,7 +187,7 @@ def _read_cifar(
     return records[:, 1:].reshape(count, 3, 32, 32), records[:, 0]
 
 
-def _read_svhn(path: Path, count: int) -> tuple[UInt8[np.ndarray, "N 3 32 32"], UInt8[np.ndarray, " N"]]:
+def _read_svhn(path: Path, count: int) -> Arrays:
     if path.suffix == ".npz":
         pixels, labels = read_npz(path, {"X": (count, 32, 32, 3), "y": (count,)})
         return pixels.transpose(0, 3, 1, 2), labels

@@ -11,6 +11,10 @@ from torch import Generator, Tensor
 from inducing.arrays import as_tensor
 from inducing.data.image_files import SETS, read
 
+Batch = Shaped[Tensor, "B C H W"]
+# one number, or one for each channel
+Fill = float | Float[Tensor, " C"]
+
 
 class Images(NamedTuple):
     """Images with labels.
@@ -35,7 +39,7 @@ def load(name: str, train: bool = True, dtype: torch.dtype = torch.float32) -> I
         dtype: Floating-point dtype of the images, whose values are from 0 to 1.
     """
     pixels, labels = read(name, train)
-    return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), SETS[name].classes)
+    return Images(as_tensor(pixels).to(dtype).div_(255), as_tensor(labels).long(), tuple(SETS[name].classes))
 
 
 def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
@@ -73,16 +77,14 @@ def normalise(train: Images, *others: Images) -> tuple[Images, ...]:
     )
 
 
-def random_flip(x: Shaped[Tensor, "B C H W"], generator: Generator) -> Shaped[Tensor, "B C H W"]:
+def random_flip(x: Batch, generator: Generator) -> Batch:
     """Flip each image horizontally with probability 1/2."""
     _check_batch(x)
     flipped = torch.rand(len(x), generator=generator, device=generator.device).to(x.device) < 0.5
     return torch.where(flipped[:, None, None, None], x.flip(-1), x)
 
 
-def random_crop(
-    x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
-) -> Shaped[Tensor, "B C H W"]:
+def random_crop(x: Batch, generator: Generator, padding: int = 4, fill: Fill = 0.0) -> Batch:
     """Pad each image on all sides and crop a window of its original size at a uniformly random position.
 
     Arguments:
@@ -107,9 +109,7 @@ def random_crop(
     return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def augment(
-    x: Shaped[Tensor, "B C H W"], generator: Generator, padding: int = 4, fill: float | Float[Tensor, " C"] = 0.0
-) -> Shaped[Tensor, "B C H W"]:
+def augment(x: Batch, generator: Generator, padding: int = 4, fill: Fill = 0.0) -> Batch:
     """Flip and crop each image of a batch at random, as the paper does for its ResNet-18.
 
     The same generator state gives the same images.

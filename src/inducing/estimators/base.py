@@ -121,16 +121,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         y = self._check_targets(y)
         check_consistent_length(X, y)
         rows = self._encode(X, reset=not continues)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-            if not weights.any():
-                raise ValueError("all sample weights are zero")
-            # a row of weight zero is dropped
-            rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
-            if weights.sum() < len(weights) / 10:
-                total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
-                warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=2)
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("all sample weights are zero")
+        # a row of weight zero is dropped
+        rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
+        if weights.sum() < len(weights) / 10:
+            total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
+            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=2)
         rows, y, counts = merge_rows(rows, y, weights)
         if not continues:
             # under torchrun the seed of rank 0: without a random_state they differ
@@ -250,9 +248,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        return SampledFunctions(
-            self, self.network_.sample_functions(n_samples, seed, self.likelihood_), likelihood, n_samples, seed
-        )
+        functions = self.network_.sample_functions(n_samples, seed, self.likelihood_)
+        return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -299,15 +296,14 @@ class SampledFunctions:
 
 
 def merge_rows(
-    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"] | None
+    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"]
 ) -> tuple[Float[np.ndarray, "K D"], np.ndarray, Float[np.ndarray, " K"]]:
     """Merge equal rows, and return their total weights. The result does not depend on the order of the rows."""
     # labels of any type by their positions
     targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
     table = np.concatenate([rows, targets.reshape(len(rows), -1)], axis=1)
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    counts = np.bincount(group.reshape(-1), weights).astype(np.float64)
-    return rows[first], y[first], counts
+    return rows[first], y[first], np.bincount(group.reshape(-1), weights)
 
 
 def has_text(X: object) -> bool:

@@ -26,17 +26,13 @@ class Choice(NamedTuple):
     """
 
     likelihood: type[Likelihood]
-    parameters: tuple[float, ...]
-    outputs: int
-    initial: Callable[[Tensor], Tensor]
+    parameters: tuple[float, ...] = ()
+    outputs: int = 1
+    initial: Callable[[Tensor], Tensor] = lambda y: y
 
     def make(self, targets: int) -> Likelihood:
         """Make the likelihood. Each of several targets learns its own parameters."""
         return self.likelihood(*([value] * targets if targets > 1 else value for value in self.parameters))
-
-
-def _unchanged(y: Tensor) -> Tensor:
-    return y
 
 
 def _with_log_noise(y: Tensor) -> Tensor:
@@ -48,12 +44,12 @@ def _log_counts(y: Tensor) -> Tensor:
 
 
 REGRESSION = {
-    "gaussian": Choice(nn.Gaussian, (FIRST_VARIANCE,), 1, _unchanged),
+    "gaussian": Choice(nn.Gaussian, (FIRST_VARIANCE,)),
     "heteroscedastic": Choice(nn.HeteroscedasticGaussian, (FIRST_VARIANCE,), 2, _with_log_noise),
     # variance and degrees of freedom
     "heteroscedastic-student-t": Choice(nn.HeteroscedasticStudentT, (FIRST_VARIANCE, 4.0), 2, _with_log_noise),
-    "student-t": Choice(nn.StudentT, (math.sqrt(FIRST_VARIANCE),), 1, _unchanged),
-    "poisson": Choice(nn.Poisson, (), 1, _log_counts),
-    "negative-binomial": Choice(nn.NegativeBinomial, (1.0,), 1, _log_counts),
+    "student-t": Choice(nn.StudentT, (math.sqrt(FIRST_VARIANCE),)),
+    "poisson": Choice(nn.Poisson, initial=_log_counts),
+    "negative-binomial": Choice(nn.NegativeBinomial, (1.0,), initial=_log_counts),
 }
-CLASSIFICATION = {"categorical": Choice(nn.Categorical, (), 1, _unchanged)}
+CLASSIFICATION = {"categorical": Choice(nn.Categorical)}

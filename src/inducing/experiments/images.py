@@ -82,12 +82,8 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     trained = training.train_and_score(
         network, likelihood, (x, y), config, checkpoint, progress, recipe=recipe, augment=augment, score_batch=100
     )
-    known, *unknown = (
-        inducing.predict(
-            network, likelihood, rows.x[: config.num_test], config.test_samples, batch_size=100, seed=config.split
-        )
-        for rows in others
-    )
+    predict = partial(inducing.predict, network, likelihood, batch_size=100, seed=config.split)
+    known, *unknown = (predict(each.x[: config.num_test], config.test_samples) for each in others)
     return {**trained.nats, **_scores(known, others[0].y[: config.num_test], *unknown)}
 
 

@@ -64,16 +64,8 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     x, y = linear_data(config.num_train + config.num_test, config.split)
     (x, x_test), (y, y_test) = (rows.split([config.num_train, config.num_test]) for rows in (x, y))
     likelihood = inducing.Gaussian(NOISE_VARIANCE, learn_variance=False)
-    network = inducing.models.mlp(
-        FEATURES,
-        1,
-        config.widths,
-        prior=config.prior,
-        posterior=config.posterior,
-        activation=nn.Identity,
-        bias=False,
-        **training.initial_values(config, x, y),
-    )
+    settings = {"prior": config.prior, "posterior": config.posterior, **training.initial_values(config, x, y)}
+    network = inducing.models.mlp(FEATURES, 1, config.widths, activation=nn.Identity, bias=False, **settings)
     trained = training.train_and_score(network, likelihood, (x, y), config, checkpoint, progress)
     predictive = inducing.predict(network, likelihood, x_test, config.test_samples)
     return {

@@ -1,4 +1,5 @@
-"""The paper's Fig. 1: posteriors on 40 points of a cubic with a gap, beside Hamiltonian Monte Carlo (HMC).
+"""The paper's Fig. 1: posteriors on 40 points of a cubic with a gap, beside Hamiltonian Monte Carlo (HMC). And Fig. A1: the
+same with 2 to 40 global inducing points.
 
 What to look for: the ELBO is much better with global inducing points, and only then do error bars widen where there are no
 data. HMC is exact in the limit of many samples. The second table shows how far each posterior's predictive mean and standard
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,5 +197,12 @@ COMPARISON = Comparison(
     "toy_compositional_bnn",
     "ELBO, log-likelihood and KL in nats per data point. V[Fl]: mean variance of layer l's function over standard normal "
     "inputs. The paper prints the ELBO of global as 2.236, more than the likelihood allows; it is read as -2.236.",
+)
+NUM_INDUCING = Experiment.described(
+    "toy-num-inducing",
+    Config(),
+    run,
+    partial(draw_predictions, title="{num_inducing} points"),
+    Comparison(["num_inducing"], [ELBO._replace(digits=3)]),
 )
 TOY = Experiment.described("toy", HMCConfig(), run_with_hmc, draw_predictions, COMPARISON, tables)

@@ -18,11 +18,6 @@ from inducing.experiments.engine.experiment import Experiment, Metrics, Run
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
 
 
-def has_split(config: Any) -> bool:
-    """Whether the dataset has this split. Protein has 5 splits, the others have 20."""
-    return config.dataset != "protein" or config.split < 5
-
-
 def run_split(
     build: Build, config: training.TrainingConfig, checkpoint: Path | None = None, progress: bool = True
 ) -> Metrics:
@@ -56,8 +51,9 @@ def uci_experiment(name: str, paper: Any, run: Run, axis: str, note: str = "", *
     comparison = Comparison(
         ["dataset", axis, "posterior"], (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2
     )
-    figure = partial(draw_scores, comparison)
-    return Experiment.described(name, paper, run, figure, comparison, exists=has_split, **settings)
+    # protein has 5 splits, the others have 20
+    settings["exists"] = lambda config: config.dataset != "protein" or config.split < 5
+    return Experiment.described(name, paper, run, partial(draw_scores, comparison), comparison, **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:

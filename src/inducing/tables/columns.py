@@ -172,9 +172,8 @@ def _unusable(problem: str, advice: str) -> TableError:
 
 def _to_texts(values: pd.Series) -> np.ndarray:
     """Categories as text. Whole numbers give the same text as integers and as floats."""
-    return np.array(
-        [f"{value:.15g}" if isinstance(value, float) else str(value) for value in values.astype(object)], dtype=object
-    )
+    texts = [f"{value:.15g}" if isinstance(value, float) else str(value) for value in values.astype(object)]
+    return np.array(texts, dtype=object)
 
 
 def _to_numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:

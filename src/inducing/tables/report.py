@@ -95,9 +95,7 @@ def _classification(fit: TableFit) -> Iterator[Block]:
     yield Heading("Confusion matrix")
     yield Table(["true \\ predicted", *shown], rows, note=f"Test rows by true and predicted class.{rest}")
     yield Heading("Calibration")
-    caption = (
-        "On the dashed line, predictions are as accurate as their probabilities say; below it, they are too confident."
-    )
+    caption = "On the dashed line, predictions are as accurate as their probabilities; below it, too confident."
     yield _image("calibration", caption, plots.plot_reliability, fit.predictive, fit.y_test)
 
 
@@ -122,9 +120,8 @@ def _uncertain_rows(fit: TableFit) -> Table:
     order = np.argsort(-uncertainty, kind="stable")[:UNCERTAIN_ROWS]
     rows = [[_short(np.asarray(column)[row]) for column in columns] for row in order]
     hidden = inputs.shape[1] - len(names)
-    return Table(
-        ["row", *map(_short, [*headings, *names])], rows, note=f"{hidden} more columns are not shown." if hidden else ""
-    )
+    note = f"{hidden} more columns are not shown." if hidden else ""
+    return Table(["row", *map(_short, [*headings, *names])], rows, note=note)
 
 
 def _settings(fit: TableFit, source: str) -> Table:

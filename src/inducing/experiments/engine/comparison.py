@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -165,13 +165,11 @@ class Comparison:
         measures = self.measures[: self.num_brief] if brief else self.measures
         found = {measure: self.estimates(results, measure) for measure in measures}
         found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
-        rows_of_results = dict.fromkeys(self.key(result["config"]) for result in results)
-        keys = [key for key in rows_of_results if any(key in ours for ours, _ in found.values())]
+        splits = Counter(self.key(result["config"]) for result in results)
         columns: list[tuple[str, Mapping[Key, str | Cell]]] = [
-            (axis, {key: str(key[place]) for key in keys}) for place, axis in enumerate(self.axes)
+            (axis, {key: str(key[place]) for key in splits}) for place, axis in enumerate(self.axes)
         ]
         if not brief:
-            splits = {key: max(ours[key].splits for ours, _ in found.values() if key in ours) for key in keys}
             columns.append(("splits", {key: str(number) for key, number in splits.items()}))
         for measure, (ours, paper) in found.items():
             texts = {key: estimate.text(measure.digits) for key, estimate in ours.items()}
@@ -182,6 +180,6 @@ class Comparison:
                 columns.append(("the paper", {key: each.text(measure.digits) for key, each in paper.items()}))
                 if measure.higher_is_better is not None:
                     columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in paper}))
-        rows = [[cells.get(key, "") for _, cells in columns] for key in keys]
+        rows = [[cells.get(key, "") for _, cells in columns] for key in splits]
         note = f"In brackets: the paper. {self.note}" if brief and self.paper_table else self.note
         return Table([heading for heading, _ in columns], rows, note=note, text_columns=len(self.axes))

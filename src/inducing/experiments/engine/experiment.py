@@ -70,8 +70,8 @@ class Experiment:
         Arguments:
             name: Its name there.
             paper: The paper's settings, if the file has no other values for them.
-            functions: `run`, `figure` and so on.
-            settings: Others of these by name.
+            functions: `run`, `figure` and, if there are any, `comparison` and `tables`.
+            settings: Other arguments by name.
         """
         description = dict(DESCRIPTIONS[name])
         paper = dataclasses.replace(paper, **description.pop("paper", {}))
@@ -108,9 +108,8 @@ class Experiment:
 
     def sort(self, results: Iterable[Result]) -> list[Result]:
         """Put results in the order of the grid, with the splits of a row together."""
-        places = {axis: {value: place for place, value in enumerate(values)} for axis, values in self.grid.items()}
-        axes = sorted(places, key="split".__eq__)
-        return sorted(results, key=lambda result: [places[axis][result["config"][axis]] for axis in axes])
+        axes = sorted(self.grid, key=lambda axis: axis == "split")
+        return sorted(results, key=lambda result: [self.grid[axis].index(result["config"][axis]) for axis in axes])
 
     def differences(self, preset: str) -> dict[str, str]:
         """Sentences about the differences of a preset from the paper, by field."""
