@@ -43,7 +43,7 @@ CASES = {
     "local": (lambda: dense("local"), (-5.76249072, 0.412928342, 0.593584033)),
     "global": (lambda: dense("global"), (-2.68166623, -0.955020125, 0.329295635)),
     "global per output, scale prior": (
-        lambda: dense(inducing.GlobalInducing("per_output"), "scale"),
+        lambda: dense(inducing.GlobalInducing("per_output"), inducing.ScalePrior(initial=1.0)),
         (-4.30476683, -0.996120409, 0.325229292),
     ),
     "global, Kronecker prior": (lambda: dense("global", "kronecker-iw"), (-5.98129393, -0.975655331, 0.329742222)),

@@ -56,7 +56,7 @@ def test_the_header_says_what_it_is(path):
     assert network["layers"][1] == {"module": "ReLU", "arguments": {}}
     assert network["layers"][0]["arguments"]["prior"] == {
         "prior": "ScalePrior",
-        "arguments": {"shape": 2.0, "rate": 2.0},
+        "arguments": {"shape": 2.0, "rate": 2.0, "initial": 400.0},
     }
     assert likelihood["class"] == "Gaussian"
 

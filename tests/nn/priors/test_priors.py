@@ -35,7 +35,7 @@ def test_scale_prior_samples_its_posterior_and_gives_its_kl():
 
 def test_scale_prior_gradients_are_those_of_the_expectation():
     # d E[s] / d log alpha = alpha / rate,  d E[s] / d log beta = -beta shape / rate^2
-    module = inducing.ScalePrior().build(WeightLayout(1)).double()
+    module = inducing.ScalePrior(initial=1.0).build(WeightLayout(1)).double()
     scale = module(400_000, torch.Generator().manual_seed(0)).precision.scale
     scale.mean().backward()
     torch.testing.assert_close(module.log_alpha.grad.item(), 1 / 3, rtol=0.01, atol=0)
