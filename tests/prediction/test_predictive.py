@@ -289,3 +289,7 @@ def test_arrays_may_be_reversed():
     torch.testing.assert_close(forward.mean, backward.mean)
     torch.testing.assert_close(forward.log_prob(np.flip(y, 0)), forward.log_prob(np.flip(y, 0).copy()))
     torch.testing.assert_close(forward.quantile(levels[::-1]), forward.quantile(levels).flip(0))
+
+
+def test_it_prints_in_one_line():
+    assert repr(gaussian()) == "Predictive(6 rows, 50 posterior draws, Gaussian likelihood)"

@@ -52,6 +52,10 @@ class Predictive:
     scale: Tensor | float = 1.0
     seed: int = 0
 
+    def __repr__(self) -> str:
+        samples, rows = self.outputs.shape[:2]
+        return f"Predictive({rows} rows, {samples} posterior draws, {type(self.likelihood).__name__} likelihood)"
+
     @property
     def mean(self) -> Float[Tensor, "B *O"]:
         """E[y | x], or the class probabilities."""
