@@ -1,8 +1,8 @@
 """No tensor is created on the wrong device: forward and backward of the ELBO on torch's meta device, in float32.
 
 That device has shapes but no numbers, so what looks at numbers (finiteness, labels, pivots, retries with jitter) takes its
-form without branches there. torch (2.13) has no rule for the gradient of a Gamma draw on it; the tests supply one, so that
-priors with Gamma draws (`ScalePrior` and the inverse-Wishart ones) are covered too. Without it they run forward only.
+form without branches there. torch (2.13) has no rule for the gradient of a Gamma draw on it, and torch 2.6 none for the draw;
+the tests supply what is missing, so that priors with Gamma draws (`ScalePrior` and the inverse-Wishart ones) are covered too.
 """
 
 import pytest
@@ -14,13 +14,19 @@ from torch.utils._pytree import tree_leaves
 import inducing
 from inducing.nn.priors import PRIORS
 
+GAMMA_ON_META = {
+    "_standard_gamma": lambda concentration, generator=None: torch.empty_like(concentration),
+    "_standard_gamma_grad": lambda concentration, sample: torch.empty_like(sample),
+}
 META, ROWS, SAMPLES = torch.device("meta"), 8, 3
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _gamma_gradient_on_meta():
+def _gamma_on_meta():
     library = torch.library.Library("aten", "IMPL")
-    library.impl("_standard_gamma_grad", lambda concentration, sample: torch.empty_like(sample), "Meta")
+    for name, rule in GAMMA_ON_META.items():
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
+            library.impl(name, rule, "Meta")
     yield
     library._destroy()
 

@@ -385,7 +385,7 @@ def test_a_saved_model_gives_the_same_predictions(regressor, tmp_path):
         ({"n_samples": 2.5}, Y, TypeError, "n_samples must be an instance of int"),
         ({"device": "meta"}, Y, ValueError, "not available"),
         ({"device": "gpu"}, Y, ValueError, "not available"),
-        ({}, np.ones((60, 2, 2)), ValueError, "dim 3, while dim <= 2 is required by BNNRegressor"),
+        ({}, np.ones((60, 2, 2)), ValueError, "dim 3.*BNNRegressor"),
         ({}, None, ValueError, "requires y to be passed"),
         ({}, np.where(np.arange(60) < 3, 0, np.nan), ValueError, "y contains NaN in 57 rows .first in row 3"),
         ({}, np.where(np.arange(60) < 3, np.inf, np.nan), ValueError, "y contains NaN in 57 rows .*row 3"),

@@ -81,6 +81,8 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path):
         ("t.csv", b"x,y\n1,2,\n4,5,\n", "Expected 2 fields in line 2"),
         ("t.csv", b"x,y\n1\n4,5,6\n", "Expected 2 fields in line 3"),
         ("t.csv", b"x,y\n1,2,3,4\n", "Expected 2 fields in line 2"),
+        ("t.csv", b'x,"y,\nz"\n1,2\n3,"4,\n"\n5,6,7\n', "Expected 2 fields in line"),
+        ("t.csv.gz", gzip.compress(b"x,y\n1,2\n4,5,6\n", mtime=0), "Expected 2 fields in line 3"),
     ],
 )
 @pytest.mark.parametrize("rows", [None, 1])

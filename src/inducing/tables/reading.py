@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -14,7 +17,8 @@ from inducing.extras import require
 from inducing.tables.columns import TableError, quoted
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
-# pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong
+# pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong. Before 3.1 it
+# also drops surplus fields of the first row of a chunk without an error
 IS_OLD = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
 EXACT: dict[str, Any] = {"float_precision": "round_trip"} if IS_OLD else {}
 
@@ -49,7 +53,7 @@ def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str]
         raise
     except UnicodeDecodeError as error:
         raise TableError(f"{path.name} is not a {kind} in UTF-8 ({error})", "Save it in that encoding.") from error
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+    except (OSError, ValueError, csv.Error, EOFError, zlib.error) as error:
         # pandas and pyarrow raise ValueErrors; gzip raises the last two for truncated and damaged files
         raise TableError(f"{path.name} is not a {kind}: {error}") from error
 
@@ -71,8 +75,18 @@ def _read_csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[p
     for count in (1, 2):
         head = pd.read_csv(path, header=None, nrows=count, dtype=str, keep_default_na=False)
         _check_headings(path, head.iloc[0].tolist())
+    if IS_OLD and rows is not None:
+        _check_fields(path, head.shape[1])
     table = pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows, **EXACT)
     yield from [table] if rows is None else table
+
+
+def _check_fields(path: Path, expected: int) -> None:
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig", newline=""))
+        for row in rows:
+            if len(row) > expected:
+                raise ValueError(f"Expected {expected} fields in line {rows.line_num}, saw {len(row)}")
 
 
 def _read_parquet(path: Path, rows: int | None) -> Iterator[pd.DataFrame]:

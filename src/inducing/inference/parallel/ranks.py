@@ -208,9 +208,14 @@ def _connected() -> Iterator[None]:
 
 def _leave() -> None:
     if dist.is_initialized():
+        # the threads of the process group end with the last reference to the backend. If the process group has it, torch 2.6
+        # waits for them and keeps the GIL, and hangs if one of them needs the GIL to free its last message. If Python has
+        # it, torch waits without the GIL
+        backend = dist.distributed_c10d._get_default_group()._get_backend(_device())
         dist.destroy_process_group()
-        # its threads end with the last reference to it, which may be in a traceback in a reference cycle
+        # the process group may be in a traceback in a reference cycle
         gc.collect()
+        del backend
 
 
 def _device() -> torch.device:
