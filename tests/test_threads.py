@@ -6,11 +6,14 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 
 import inducing
 from inducing import threads
+from inducing.inference import objective
+from inducing.prediction import running
 from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
 from tests import processes
 
@@ -202,3 +205,38 @@ def print_wait_policy():
     """In a process that has imported torch."""
     importlib.reload(threads)
     sys.stdout.write(f"{os.environ.get('OMP_WAIT_POLICY')} {threads.IMPORTED_BEFORE_TORCH} {threads.WAITING_IS_CHOSEN}")
+
+
+def test_evaluate_chooses_its_threads(monkeypatch):
+    used = []
+    network, x = inducing.models.mlp(2, 1, [3], num_inducing=4), torch.randn(5, 2)
+    actual = network.draw
+
+    def draw(*arguments, **settings):
+        used.append(torch.get_num_threads())
+        return actual(*arguments, **settings)
+
+    monkeypatch.setattr(network, "draw", draw)
+    monkeypatch.setattr(objective, "most_threads", lambda: before + 1)
+    before = torch.get_num_threads()
+    inducing.evaluate(network, inducing.Gaussian(), (x, x[:, :1]), num_samples=2)
+    assert used == [before + 1]
+    assert torch.get_num_threads() == before
+
+
+def test_predictions_of_estimators_choose_their_threads(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    estimator = inducing.BNNRegressor(max_steps=1, random_state=0).fit(x, x[:, 0])
+    used = []
+    actual = estimator.network_.sample_functions
+
+    def sample_functions(*arguments, **settings):
+        used.append(torch.get_num_threads())
+        return actual(*arguments, **settings)
+
+    monkeypatch.setattr(estimator.network_, "sample_functions", sample_functions)
+    monkeypatch.setattr(running, "threads_of_user", lambda: None)
+    monkeypatch.setattr(running, "threads_for", lambda operations: 3)
+    estimator.predict(x)
+    # one draw that counts the work, then all draws
+    assert used == [1, 3]

@@ -78,14 +78,19 @@ def threads_of_user() -> int | None:
     return None if is_default and not any(name in os.environ for name in COUNT_VARIABLES) else count
 
 
-def threads_for(operations: float) -> int:
-    """Return the number of threads for a step, or for drawing functions, with this number of floating-point operations."""
+def most_threads() -> int:
+    """Return the number of threads for a large computation."""
     of_user = threads_of_user()
     if of_user is not None:
         return of_user
     # several threads only if spinning can be avoided or the user has chosen how threads wait
-    most = DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN or can_switch() else 1
-    return max(1, min(most, int(operations / WORTH_A_THREAD)))
+    return DEFAULT_COUNT if IMPORTED_BEFORE_TORCH or WAITING_IS_CHOSEN or can_switch() else 1
+
+
+def threads_for(operations: float) -> int:
+    """Return the number of threads for a step, or for drawing functions, with this number of floating-point operations."""
+    of_user = threads_of_user()
+    return max(1, min(most_threads(), int(operations / WORTH_A_THREAD))) if of_user is None else of_user
 
 
 class _Blocks(threading.local):

@@ -40,8 +40,9 @@ from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihoo
 from inducing.nn.network import Network
 from inducing.nn.posteriors import DEFAULT_NUM_INDUCING, OptimalInducing, Posterior, posteriors_for_layers
 from inducing.prediction.predictive import Predictive
-from inducing.prediction.running import run_functions
+from inducing.prediction.running import draw_functions, run_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
+from inducing.threads import most_threads, using_threads
 
 # numbers in one batch of predictions
 BATCH_NUMBERS = 2**23
@@ -248,7 +249,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        functions = self.network_.sample_functions(n_samples, seed, self.likelihood_)
+        functions = draw_functions(self.network_, self.likelihood_, n_samples, seed)
         return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 
@@ -276,7 +277,10 @@ class SampledFunctions:
 
     def collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
         """One statistic of the predictions of all rows, computed in batches to bound memory."""
-        parts = [statistic(predictive) for predictive in self.predict_batches(X)]
+        parts = []
+        for predictive in self.predict_batches(X):
+            with using_threads(most_threads()):
+                parts.append(statistic(predictive))
         return self.estimator.targets_.decode(torch.cat(parts, axis).numpy())
 
     def predict(self, X: Any) -> Predictive:

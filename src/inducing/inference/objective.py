@@ -22,6 +22,7 @@ from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.threads import most_threads, using_threads
 
 
 class ELBOTerms(NamedTuple):
@@ -210,7 +211,7 @@ def evaluate(
     y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
     check_dtype("y", y, network.dtype)
     check_rows(x, y)
-    with torch.no_grad():
+    with torch.no_grad(), using_threads(most_threads()):
         draw = network.draw(num_samples, seeded(seed, "evaluation", network.device), likelihood=likelihood)
         tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
         batches = zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -28,8 +27,7 @@ from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood, integer_quantile
 from inducing.nn.network import Network
 from inducing.prediction.roots import find_root
-from inducing.prediction.running import run_functions
-from inducing.threads import Work, threads_for, threads_of_user, using_threads
+from inducing.prediction.running import draw_functions, run_functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,11 +263,4 @@ def _draw(
         )
     count = shares(num_samples, ranks.size)[ranks.rank]
     own_seed = seed if ranks.first else seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
-    if threads_of_user() is not None:
-        return network.sample_functions(count, own_seed, likelihood)
-    with using_threads(1), warnings.catch_warnings(), Work() as drawing:
-        # the actual draws below give the same warnings
-        warnings.simplefilter("ignore")
-        network.sample_functions(1, 0, likelihood)
-    with using_threads(threads_for(count * drawing.operations)):
-        return network.sample_functions(count, own_seed, likelihood)
+    return draw_functions(network, likelihood, count, own_seed)

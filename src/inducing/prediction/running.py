@@ -1,12 +1,14 @@
-"""Functions at many rows, run by several threads.
+"""Functions drawn from a posterior, and run at many rows by several threads.
 
-Rows are divided into pieces. Each thread runs the next piece from start to end with one torch thread, so no thread waits for
-another. Beside a busy program a slow thread takes fewer pieces and does not delay the others. The pieces depend only on the
-functions and the rows, so outputs do not depend on the number of threads or on the load.
+The number of threads of a draw follows from its work. Rows are divided into pieces. Each thread runs the next piece from
+start to end with one torch thread, so no thread waits for another. Beside a busy program a slow thread takes fewer pieces
+and does not delay the others. The pieces depend only on the functions and the rows, so outputs do not depend on the number
+of threads or on the load.
 """
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -14,12 +16,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.nn.draw import FunctionSamples
-from inducing.threads import DEFAULT_COUNT, available_cores, threads_of_user, using_threads
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+from inducing.threads import DEFAULT_COUNT, Work, available_cores, threads_for, threads_of_user, using_threads
 
 # multiplications in a piece, assuming one for each row and stored number: a few milliseconds
 MULTIPLICATIONS_PER_PIECE = 5e7
 # rows of a piece, for functions of any size
 LEAST_ROWS, MOST_ROWS = 16, 4096
+
+
+def draw_functions(network: Network, likelihood: Likelihood, num_samples: int, seed: int) -> FunctionSamples:
+    """Draw functions from the posterior of a network."""
+    if threads_of_user() is not None:
+        return network.sample_functions(num_samples, seed, likelihood)
+    with using_threads(1), warnings.catch_warnings(), Work() as drawing:
+        # the actual draws below give the same warnings
+        warnings.simplefilter("ignore")
+        network.sample_functions(1, 0, likelihood)
+    with using_threads(threads_for(num_samples * drawing.operations)):
+        return network.sample_functions(num_samples, seed, likelihood)
 
 
 def run_functions(
