@@ -42,7 +42,7 @@ from inducing.nn.posteriors import DEFAULT_NUM_INDUCING, OptimalInducing, Poster
 from inducing.prediction.predictive import Predictive
 from inducing.prediction.running import draw_functions, run_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
-from inducing.threads import most_threads, using_threads
+from inducing.threads import most_threads, threads_of_user, using_threads
 
 # numbers in one batch of predictions
 BATCH_NUMBERS = 2**23
@@ -109,6 +109,11 @@ class NetworkEstimator(FittedEstimator, ABC):
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
                 total weight are dropped.
         """
+        # checks and initial values are small computations; training and evaluation choose their threads themselves
+        with using_threads(threads_of_user() or 1):
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"

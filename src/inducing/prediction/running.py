@@ -1,9 +1,8 @@
 """Functions drawn from a posterior, and run at many rows by several threads.
 
 The number of threads of a draw follows from its work. Rows are divided into pieces. Each thread runs the next piece from
-start to end with one torch thread, so no thread waits for another. Beside a busy program a slow thread takes fewer pieces
-and does not delay the others. The pieces depend only on the functions and the rows, so outputs do not depend on the number
-of threads or on the load.
+start to end with one torch thread, so no thread waits for another. There are as many threads as cores that other programs
+leave free. The pieces depend only on the functions and the rows, so outputs do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import DEFAULT_COUNT, Work, available_cores, threads_for, threads_of_user, using_threads
+from inducing.waiting import can_switch, count_runnable
 
 # multiplications in a piece, assuming one for each row and stored number: a few milliseconds
 MULTIPLICATIONS_PER_PIECE = 5e7
@@ -62,7 +62,7 @@ def run_functions(
         with torch.no_grad(), using_threads(1):
             return functions(rows.to(device))
 
-    count = min(len(pieces), threads_of_user() or min(DEFAULT_COUNT, available_cores()))
+    count = min(len(pieces), threads_of_user() or _free_cores())
     if torch.is_autocast_enabled("cpu"):
         # autocasting is set for each Python thread
         count = 1
@@ -70,3 +70,10 @@ def run_functions(
         return torch.cat([run(rows) for rows in pieces], 1)
     with ThreadPoolExecutor(count) as pool:
         return torch.cat(list(pool.map(run, pieces)), 1)
+
+
+def _free_cores() -> int:
+    """Return the number of cores that other programs do not use now, at least one."""
+    cores = min(DEFAULT_COUNT, available_cores())
+    # this thread is runnable, too
+    return max(1, cores - (count_runnable() - 1)) if can_switch() else cores
