@@ -111,9 +111,10 @@ class NetworkEstimator(FittedEstimator, ABC):
         """
         # checks and initial values are small computations; training and evaluation choose their threads themselves
         with using_threads(threads_of_user() or 1):
-            return self._fit(X, y, sample_weight)
+            self._fit(X, y, sample_weight)
+        return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"
@@ -134,7 +135,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
         if weights.sum() < len(weights) / 10:
             total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
-            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=2)
+            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=3)
         rows, y, counts = merge_rows(rows, y, weights)
         if not continues:
             # under torchrun the seed of rank 0: without a random_state they differ
@@ -157,7 +158,6 @@ class NetworkEstimator(FittedEstimator, ABC):
         )
         terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
-        return self
 
     def step_limit(self, num_data: float) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
