@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from inducing import experiments
 from inducing.checks import check_known
@@ -64,7 +64,7 @@ class Experiment:
     remarks: str = ""
 
     @classmethod
-    def described(cls, name: str, paper: Any, *functions: Any, **settings: Any) -> Self:
+    def described(cls, name: str, paper: Any, *functions: Any, **settings: Any) -> Experiment:
         """An experiment of ``experiments.toml``.
 
         Arguments:
