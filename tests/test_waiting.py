@@ -36,21 +36,23 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-def count_threads():
-    return len(os.listdir("/proc/self/task"))
+def list_threads():
+    return set(os.listdir("/proc/self/task"))
 
 
 @linux
 def test_an_idle_team_adds_threads_and_takes_them_away(two_threads):
-    before = count_threads()
+    # by their names: threads of earlier tests may still be ending
+    before = list_threads()
     team = IdleTeam(2)
+    added = list_threads() - before
     # a thread of Python, and a second one of OpenMP
-    assert count_threads() == before + 2
+    assert len(added) == 2
     team.end()
     deadline = time.monotonic() + 30
-    while count_threads() > before and time.monotonic() < deadline:
+    while added & list_threads() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert count_threads() == before
+    assert not added & list_threads()
 
 
 @linux
