@@ -31,7 +31,7 @@ WANTED = 1.3
 # busy loops beside the task
 CONDITIONS = {"idle machine": 0, "beside a busy process": 1}
 # fresh processes for each measurement, and runs in each
-ROUNDS, RUNS = 3, 1
+ROUNDS, RUNS = 3, 3
 DEFAULT = "default"
 
 

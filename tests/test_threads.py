@@ -12,8 +12,6 @@ import torch
 
 import inducing
 from inducing import threads
-from inducing.inference import objective
-from inducing.prediction import running
 from inducing.threads import Work, change_threads, threads_for, threads_of_user, using_threads
 from tests import processes
 
@@ -217,10 +215,12 @@ def test_evaluate_chooses_its_threads(monkeypatch):
         return actual(*arguments, **settings)
 
     monkeypatch.setattr(network, "draw", draw)
-    monkeypatch.setattr(objective, "most_threads", lambda: before + 1)
+    monkeypatch.setattr(threads, "threads_of_user", lambda: None)
+    monkeypatch.setattr(threads, "threads_for", lambda operations: 3)
     before = torch.get_num_threads()
     inducing.evaluate(network, inducing.Gaussian(), (x, x[:, :1]), num_samples=2)
-    assert used == [before + 1]
+    # one draw that counts the work, then all draws
+    assert used == [1, 3]
     assert torch.get_num_threads() == before
 
 
@@ -235,8 +235,8 @@ def test_predictions_of_estimators_choose_their_threads(monkeypatch):
         return actual(*arguments, **settings)
 
     monkeypatch.setattr(estimator.network_, "sample_functions", sample_functions)
-    monkeypatch.setattr(running, "threads_of_user", lambda: None)
-    monkeypatch.setattr(running, "threads_for", lambda operations: 3)
+    monkeypatch.setattr(threads, "threads_of_user", lambda: None)
+    monkeypatch.setattr(threads, "threads_for", lambda operations: 3)
     estimator.predict(x)
     # one draw that counts the work, then all draws
     assert used == [1, 3]

@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -91,6 +92,21 @@ def threads_for(operations: float) -> int:
     """Return the number of threads for a step, or for drawing functions, with this number of floating-point operations."""
     of_user = threads_of_user()
     return max(1, min(most_threads(), int(operations / WORTH_A_THREAD))) if of_user is None else of_user
+
+
+def threads_for_samples(num_samples: int, draw_one: Callable[[], object]) -> int:
+    """Return the number of threads for this number of posterior samples.
+
+    ``draw_one`` does the work of one sample. It is called to count the operations.
+    """
+    of_user = threads_of_user()
+    if of_user is not None:
+        return of_user
+    with using_threads(1), warnings.catch_warnings(), Work() as work:
+        # the actual draws give the same warnings
+        warnings.simplefilter("ignore")
+        draw_one()
+    return threads_for(num_samples * work.operations)
 
 
 class _Blocks(threading.local):

@@ -8,6 +8,7 @@ weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.threads import most_threads, using_threads
+from inducing.threads import threads_for_samples, using_threads
 
 
 class ELBOTerms(NamedTuple):
@@ -211,9 +212,13 @@ def evaluate(
     y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
     check_dtype("y", y, network.dtype)
     check_rows(x, y)
-    with torch.no_grad(), using_threads(most_threads()):
+    tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
+    batches = list(zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True))
+
+    def terms(num_samples: int, batches: Sequence[tuple[Tensor, ...]]) -> ELBOTerms:
         draw = network.draw(num_samples, seeded(seed, "evaluation", network.device), likelihood=likelihood)
-        tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
-        batches = zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True)
         parts = [objective.log_likelihood(draw, *(each.to(network.device) for each in batch)) for batch in batches]
         return objective.terms(draw, torch.stack(parts).sum(0) * (num_data / len(x)))
+
+    with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: terms(1, batches[:1]))):
+        return terms(num_samples, batches)

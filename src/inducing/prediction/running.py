@@ -7,7 +7,6 @@ leave free. The pieces depend only on the functions and the rows, so outputs do 
 
 from __future__ import annotations
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.threads import DEFAULT_COUNT, Work, available_cores, threads_for, threads_of_user, using_threads
+from inducing.threads import DEFAULT_COUNT, available_cores, threads_for_samples, threads_of_user, using_threads
 from inducing.waiting import can_switch, count_runnable
 
 # multiplications in a piece, assuming one for each row and stored number: a few milliseconds
@@ -28,13 +27,8 @@ LEAST_ROWS, MOST_ROWS = 16, 4096
 
 def draw_functions(network: Network, likelihood: Likelihood, num_samples: int, seed: int) -> FunctionSamples:
     """Draw functions from the posterior of a network."""
-    if threads_of_user() is not None:
-        return network.sample_functions(num_samples, seed, likelihood)
-    with using_threads(1), warnings.catch_warnings(), Work() as drawing:
-        # the actual draws below give the same warnings
-        warnings.simplefilter("ignore")
-        network.sample_functions(1, 0, likelihood)
-    with using_threads(threads_for(num_samples * drawing.operations)):
+    count = threads_for_samples(num_samples, lambda: network.sample_functions(1, 0, likelihood))
+    with using_threads(count):
         return network.sample_functions(num_samples, seed, likelihood)
 
 
