@@ -52,7 +52,8 @@ CASES = {
     "deep GP, global": (lambda: process("global"), (-3.7132734, -0.967234737, 0.331141936)),
     "deep GP, DSVI": (lambda: process("dsvi"), (-18.1863552, -0.159482152, 0.763621667)),
     "deep GP, coupled": (lambda: process("coupled"), (-20.108975, -0.904415087, 0.342024444)),
-    "convolution": (convolution, (-4.34721785, -0.138206063, 0.519956661)),
+    # so have convolutions; before: -4.34721785
+    "convolution": (convolution, (-4.35008826, -0.142587198, 0.524712338)),
 }
 
 

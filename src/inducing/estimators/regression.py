@@ -80,10 +80,17 @@ class Regressor(RegressorMixin, NetworkEstimator):
         return "heteroscedastic" if optimal.heteroscedastic else "gaussian"
 
     def _check_targets(self, y: Any) -> Float[np.ndarray, "N *O"]:
-        # values that are not finite are refused below, with their rows
-        y = check_array(
-            y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y", estimator=self, copy=True
-        )
+        settings = {"ensure_2d": False, "input_name": "y", "estimator": self, "copy": True}
+        try:
+            # values that are not finite are refused below, with their rows
+            y = check_array(y, dtype=np.float64, ensure_all_finite=False, **settings)
+        except ValueError as error:
+            text = [value for value in np.ravel(np.asarray(y, dtype=object)) if isinstance(value, str)]
+            if not text:
+                raise
+            raise ValueError(
+                f"y contains text, such as {text[0]!r}, and regression needs numbers. For classes use a classifier"
+            ) from error
         # scikit-learn's checks look for these words
         for found, which in (("NaN", np.isnan(y)), (f"infinity or a value too large for {y.dtype!r}", np.isinf(y))):
             rows = np.flatnonzero(which.reshape(len(y), -1).any(1))

@@ -10,7 +10,7 @@ at a cost of min(F, n)^3. Each form computes log Q(w) - log P(w) of its sample i
 difference log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) is equal by Bayes' rule, but it loses tens to
 hundreds of nats at high precisions. A problem in float32 whose KL would have an error above 0.05 nats (convolutions: see
 `regress_statistics`), as estimated by `inducing.linalg.rounding`, is solved in float64. Gradients are those of
-`inducing.linalg.reparameterisation`, except for KLs in closed form and for `regress_statistics`.
+`inducing.linalg.reparameterisation`, except for KLs in closed form in the primal form.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
@@ -45,6 +45,26 @@ from inducing.linalg.rounding import MAX_KL_ERROR, dual_rounding, max_kl_error_o
 Form = Literal["auto", "primal", "dual"]
 # X' Lambda X and X' Lambda v in a dtype
 Statistics = Callable[[torch.dtype], tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]]
+
+
+class StatisticsSolution(NamedTuple):
+    """A draw from X' Lambda X and X' Lambda v, and the values that its gradient needs, as in `Solution`.
+
+    Arguments:
+        draw: w.
+        middle: u = (m + w) / 2.
+        kl: log Q(w) - log P(w).
+        pull: Computes g = A^-1 w~ from the gradients with respect to w and to the KL.
+    """
+
+    draw: Float[Tensor, "S F O"]
+    middle: Float[Tensor, "S F O"]
+    kl: Float[Tensor, " S"]
+    pull: Callable[[Tensor | None, Tensor | None], Tensor]
+
+
+# a draw and its KL with gradients, in a dtype
+Follow = Callable[[StatisticsSolution, torch.dtype], tuple[Float[Tensor, "S F O"], Float[Tensor, " S"]]]
 
 
 class WeightSample(NamedTuple):
@@ -103,6 +123,7 @@ def regress_statistics(
     prior: Precision,
     num_samples: int,
     *,
+    follow: Follow,
     generator: Generator | None = None,
     closed_form_kl: bool = False,
 ) -> WeightSample:
@@ -118,21 +139,40 @@ def regress_statistics(
         num_terms: Length of the float32 sums in the statistics. Their rounding errors grow with it.
         prior: P.
         num_samples: S.
+        follow: Returns a draw and its KL with the gradients of `inducing.linalg.reparameterisation`, in a dtype.
         generator: Source of the noise.
-        closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
+        closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P. Gradients are then
+            those of the statistics.
     """
-    gram, cross = statistics(dtype)
+    with torch.set_grad_enabled(closed_form_kl and torch.is_grad_enabled()):
+        gram, cross = statistics(dtype)
     groups, features, columns = cross.shape[1:]
     noise = standard_normal((num_samples, groups, features, columns), gram, generator)
-    checked = dtype == torch.float32 and is_known(gram)
+    num_checked = num_terms if dtype == torch.float32 and is_known(gram) else None
     max_error = max_kl_error_of_convolution(noise[0].numel())
-    solved = _solve_statistics(gram, cross, prior, noise, closed_form_kl, num_terms if checked else None, max_error)
+
+    def solve(dtype: torch.dtype, num_terms: int | None) -> tuple[Tensor, Tensor] | None:
+        if closed_form_kl:
+            return _solve_statistics(gram, cross, prior.to(dtype), noise.to(dtype), True, num_terms, max_error)
+
+        def is_accurate(posterior: Factorisation, draw: Tensor) -> bool:
+            assert num_terms is not None
+            return primal_rounding(posterior, prior, draw, num_terms).is_small(max_error)
+
+        with torch.no_grad():
+            # a copy, since a precision caches its factor, and a factor computed here has no gradient
+            check = None if num_terms is None else is_accurate
+            solution = solve_statistics(gram, cross, prior.to(dtype), noise.to(dtype), check)
+        return None if solution is None else follow(solution, dtype)
+
+    solved = solve(dtype, num_checked)
     if solved is None:
-        gram, cross = statistics(torch.float64)
-        solved = _solve_statistics(gram, cross, prior.to(torch.float64), noise.double(), closed_form_kl, None)
+        with torch.set_grad_enabled(closed_form_kl and torch.is_grad_enabled()):
+            gram, cross = statistics(torch.float64)
+        solved = solve(torch.float64, None)
         assert solved is not None
     weights, kl = (tensor.to(dtype) for tensor in solved)
-    return WeightSample(by_output(weights), kl.expand(num_samples))
+    return WeightSample(by_output(weights) if closed_form_kl else weights, kl.expand(num_samples))
 
 
 def _solve(
@@ -228,34 +268,53 @@ def solve_primal(
     checked: bool = False,
 ) -> Solution | None:
     """Solve in the primal form. Return None if `checked` and the result is inaccurate."""
-    groups = noise.shape[1]
+
+    def is_accurate(posterior: Factorisation, draw: Tensor) -> bool:
+        size = torch.linalg.vector_norm(pseudo_outputs.whiten_values(), dim=(-2, -1))
+        return primal_rounding(posterior, prior, draw, inputs.shape[-2], size).is_small()
+
+    gram, cross = pseudo_outputs.gram(inputs), pseudo_outputs.cross(inputs)
+    solution = solve_statistics(gram, cross, prior, noise, is_accurate if checked else None)
+    if solution is None:
+        return None
+
+    def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
+        pulled = solution.pull(to_draw, to_kl)
+        missing = pseudo_outputs.values - inputs @ solution.middle
+        return Pulled(pulled, *(pseudo_outputs.whiten_outputs(rows) for rows in (inputs @ pulled, missing)))
+
+    return Solution(solution.draw, solution.middle, solution.kl, pull)
+
+
+def solve_statistics(
+    gram: Float[Tensor, "#S G F F"],
+    cross: Float[Tensor, "#S G F C"],
+    prior: Precision,
+    noise: Float[Tensor, "S G F C"],
+    is_accurate: Callable[[Factorisation, Tensor], bool] | None = None,
+) -> StatisticsSolution | None:
+    """Solve in the primal form from Y'Y and Y't. Return None if the result is not accurate."""
     # A = P + Y'Y = TT'
-    posterior = _factorise(prior.add_to(pseudo_outputs.gram(inputs)), checked)
+    posterior = _factorise(prior.add_to(gram), checked=is_accurate is not None)
     if posterior is None:
         return None
     factor = posterior.factor
 
     # m = A^-1 Y't,   w = m + T^-T z
-    projected = solve_lower(factor, pseudo_outputs.cross(inputs))
+    projected = solve_lower(factor, cross)
     mean, draw = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, projected + noise)
-    if checked:
-        size = torch.linalg.vector_norm(pseudo_outputs.whiten_values(), dim=(-2, -1))
-        if not primal_rounding(posterior, prior, draw, inputs.shape[-2], size).is_small():
-            return None
+    if is_accurate is not None and not is_accurate(posterior, draw):
+        return None
     kl = primal_kl(Conditional(draw, logdet(factor)), prior, noise)
-    # u = (m + w) / 2;   P w - A (w - m) = P w - T z
-    middle = by_output(torch.lerp(mean, draw, 0.5))
 
-    def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Pulled:
-        # A^-1 b = T^-T T^-1 b
-        right = by_group(
-            _add_scaled(to_draw, to_kl, by_output(prior.matmul(draw) - multiply_lower(factor, noise))), groups
-        )
-        pulled = by_output(solve_lower_transposed(factor, solve_lower(factor, right)))
-        missing = pseudo_outputs.values - inputs @ middle
-        return Pulled(pulled, *(pseudo_outputs.whiten_outputs(rows) for rows in (inputs @ pulled, missing)))
+    def pull(to_draw: Tensor | None, to_kl: Tensor | None) -> Tensor:
+        # A^-1 b = T^-T T^-1 b,   where b adds kl~ (P w - A (w - m)) = kl~ (P w - T z) to w~
+        slope = by_output(prior.matmul(draw) - multiply_lower(factor, noise))
+        right = by_group(_add_scaled(to_draw, to_kl, slope), noise.shape[1])
+        return by_output(solve_lower_transposed(factor, solve_lower(factor, right)))
 
-    return Solution(by_output(draw), middle, kl, pull)
+    # u = (m + w) / 2
+    return StatisticsSolution(by_output(draw), by_output(torch.lerp(mean, draw, 0.5)), kl, pull)
 
 
 def solve_dual(

@@ -70,15 +70,20 @@ def follow(
     solution: Solution, inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
 ) -> tuple[Weights, Float[Tensor, " S"]]:
     """Return the draw and its log Q - log P, with gradients."""
-    draw = solution.draw
     if not torch.is_grad_enabled():
-        return draw, solution.kl
-    of_middle = prior.matmul(solution.middle[:, None])[:, 0]
-    # -log P(w) up to a constant; at a fixed w it depends only on P
+        return solution.draw, solution.kl
+    terms = prior_terms(solution.draw, solution.middle, prior)
+    followed: tuple[Tensor, Tensor] = _ImplicitGradient.apply(solution, inputs, *pseudo_outputs, *terms)
+    return followed
+
+
+def prior_terms(draw: Weights, middle: Weights, prior: Precision) -> tuple[Weights, Float[Tensor, " S"] | None]:
+    """Return what the prior adds to the gradients: P u, and -log P(w) up to a constant if P is learned."""
+    of_middle = prior.matmul(middle[:, None])[:, 0]
+    # at a fixed w it depends only on P
     learned = of_middle.requires_grad
     energy = (prior.quadratic(draw[:, None]) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
-    followed: tuple[Tensor, Tensor] = _ImplicitGradient.apply(solution, inputs, *pseudo_outputs, of_middle, energy)
-    return followed
+    return of_middle, energy
 
 
 class _ImplicitGradient(torch.autograd.Function):

@@ -39,8 +39,9 @@ class CircularGram:
         down, across = (size - 1 for size in self.geometry.kernel_size)
         wrapped = wrap(x.transpose(1, 2), (0, down), (across, across))
         # zero where the other factor is wrapped, so that each pixel counts once
-        scaled = functional.pad((x * weights).transpose(1, 2), (across, across, 0, down))
-        width = wrapped.shape[-1]
+        scaled, width = torch.zeros_like(wrapped), wrapped.shape[-1]
+        inner = scaled[..., : x.shape[-2], across : across + x.shape[-1]]
+        torch.mul(x.transpose(1, 2), weights[:, 0], out=inner)
         length = wrapped[0, 0].numel() - down * width - 2 * across
         left, right = scaled.flatten(2)[..., across : across + length], wrapped.flatten(2)
         for product, (i, j) in zip(products, self.differences, strict=True):

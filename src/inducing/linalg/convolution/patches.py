@@ -16,8 +16,8 @@ stride: blocks with one difference then share all but lines at the border. See `
 
 The cross term equals the gradient of a convolution with respect to its kernel, which torch computes.
 
-The backward pass of the Gram matrix is hand-written, since autograd would keep a copy of the map for each product. Both
-passes process a few images at a time, so that temporaries stay in the cache. Features are ordered as in
+Draws with a sampled KL do not differentiate these statistics: see `inducing.linalg.convolution.reparameterisation`. For KLs
+in closed form the backward pass is hand-written, since autograd would keep a copy of the map for each product. Both passes process a few images at a time, so that temporaries stay in the cache. Features are ordered as in
 `torch.nn.functional.unfold`: all positions of the first channel, then all positions of the second.
 
 References:
@@ -109,7 +109,7 @@ class _Gram(torch.autograd.Function):
             form = ExactGram(geometry, height, width, images * channels**2)
         ctx.form, ctx.count = form, len(geometry.places)
         products = x.new_zeros(len(form.blocks), samples, channels, channels, dtype=torch.float64)
-        for chunk in _chunks(x):
+        for chunk in chunks(x):
             form.add_products(products, x[:, chunk], weights[chunk, None, None, None])
         blocks = products.new_zeros(samples, ctx.count, ctx.count, channels, channels)
         for product, members in zip(products, form.blocks, strict=True):
@@ -129,7 +129,7 @@ class _Gram(torch.autograd.Function):
         blocks = symmetric.unflatten(2, (-1, count)).unflatten(1, (-1, count)).permute(0, 2, 4, 1, 3).contiguous()
         multiply = ctx.form.multiplier(blocks)
         gradient, to_weights = torch.empty_like(x), torch.empty_like(weights)
-        for chunk in _chunks(x):
+        for chunk in chunks(x):
             inner = multiply(x[:, chunk])
             # the Gram matrix is quadratic in each image, so <X_i, dX_i> is twice its share
             to_weights[chunk] = (x[:, chunk] * inner).sum((0, 2, 3, 4)) / 2
@@ -146,7 +146,7 @@ class _Cross(torch.autograd.Function):
         ctx.geometry = geometry
         stride, padding = geometry.plain
         kernels = x.new_zeros(len(x), values.shape[1], x.shape[2], *geometry.kernel_size)
-        for chunk in _chunks(x):
+        for chunk in chunks(x):
             for kernel, maps in zip(kernels, x[:, chunk], strict=True):
                 kernel += conv2d_weight(geometry.wrap(maps), kernel.shape, values[chunk], stride, padding)
         return kernels.flatten(2).mT
@@ -159,7 +159,7 @@ class _Cross(torch.autograd.Function):
         stride, padding = geometry.plain
         kernels = cotangent.mT.unflatten(2, (x.shape[2], *geometry.kernel_size))
         gradient, to_values = torch.empty_like(x), torch.zeros_like(values)
-        for chunk in _chunks(x):
+        for chunk in chunks(x):
             for maps, kernel, total in zip(x[:, chunk], kernels, gradient[:, chunk], strict=True):
                 wrapped = geometry.wrap(maps)
                 to_values[chunk] += functional.conv2d(wrapped, kernel, None, stride, padding)
@@ -168,7 +168,7 @@ class _Cross(torch.autograd.Function):
         return gradient, to_values, None
 
 
-def _chunks(x: Float[Tensor, "S M C H W"]) -> Iterator[slice]:
+def chunks(x: Float[Tensor, "S M C H W"]) -> Iterator[slice]:
     """Return slices of a few images each."""
     step = max(1, CHUNK * x.shape[1] // x.numel())
     return (slice(start, start + step) for start in range(0, x.shape[1], step))

@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.patches import conv_cross, conv_gram, conv_sums, patches
+from inducing.linalg.convolution.reparameterisation import follow_convolution
 from inducing.linalg.long_products import BLOCK
 from inducing.linalg.noise import initial_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group
-from inducing.linalg.regression import WeightSample, regress, regress_statistics
+from inducing.linalg.regression import StatisticsSolution, WeightSample, regress, regress_statistics
 from inducing.nn.context import DrawContext
 from inducing.nn.posteriors.base import WeightContext, WeightModule
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind, PseudoLikelihood
@@ -32,6 +33,8 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
         log_precision: Initial log-precision.
         closed_form_kl: Whether the KL is computed in closed form.
     """
+
+    sampled_kl_has_low_variance = True
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
         assert inputs is not None
         images, outputs, *pixels = self.pseudo_outputs.shape
         features = inputs.shape[2] * math.prod(self.geometry.kernel_size) + self.bias
-        root, closed_form_kl = self.precision_root(), self.uses_closed_form_kl or context.closed_form_kl
+        root, closed_form_kl = self.precision_root(), self.uses_closed_form_kl or context.closed_form_regressions
         if images * math.prod(pixels) < features:
             # fewer patches than features: the dual form, which needs the patches
             rows = patches(inputs, self.geometry).flatten(1, 3)
@@ -91,12 +94,18 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
                 generator=context.generator,
                 closed_form_kl=closed_form_kl,
             )
+
+        def follow(solution: StatisticsSolution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+            images, values, weights = (each.to(dtype) for each in (inputs, self.pseudo_outputs, root.square()))
+            return follow_convolution(solution, images, values, weights, prior.to(dtype), self.geometry)
+
         return regress_statistics(
             lambda dtype: self._statistics(inputs.to(dtype), root.to(dtype).square()),
             inputs.dtype,
             min(images * math.prod(pixels), BLOCK),
             prior,
             context.num_samples,
+            follow=follow,
             generator=context.generator,
             closed_form_kl=closed_form_kl,
         )
