@@ -17,7 +17,8 @@ stride: blocks with one difference then share all but lines at the border. See `
 The cross term equals the gradient of a convolution with respect to its kernel, which torch computes.
 
 Draws with a sampled KL do not differentiate these statistics: see `inducing.linalg.convolution.reparameterisation`. For KLs
-in closed form the backward pass is hand-written, since autograd would keep a copy of the map for each product. Both passes process a few images at a time, so that temporaries stay in the cache. Features are ordered as in
+in closed form the backward pass is hand-written, since autograd would keep a copy of the map for each product. Both passes
+process a few images at a time, so that temporaries stay in the cache. Features are ordered as in
 `torch.nn.functional.unfold`: all positions of the first channel, then all positions of the second.
 
 References:
