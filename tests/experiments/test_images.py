@@ -40,7 +40,8 @@ def test_the_settings_are_the_papers():
     assert len(mnist) == 16
     assert {(c.num_data, c.learning_rate, c.channels, c.model) for c in mnist} == {(500, 1e-3, 64, "lenet")}
     cifar = CIFAR10.configs("paper")
-    assert len(cifar) == 8
+    # and the plain network
+    assert len(cifar) == 8 + 1
     # 1,000 epochs of 100 batches
     assert {(c.num_steps * c.batch_size // c.num_data, c.kl_warmup_epochs, c.train_samples) for c in cifar} == {
         (1000, 100, 1)
@@ -57,7 +58,8 @@ def test_the_smoke_preset_runs_from_files_to_figure(experiment, small_images, tm
     assert len(results) == len(experiment.configs("smoke"))
     for each in results:
         metrics = each["metrics"]
-        assert {"elbo_per_datapoint", "test_log_likelihood", "accuracy", "ece", "calibration"} <= set(metrics)
+        assert {"test_log_likelihood", "accuracy", "ece", "calibration"} <= set(metrics)
+        assert ("elbo_per_datapoint" in metrics) == (each["config"]["posterior"] != "plain")
         assert ("auroc" in metrics) == (each["config"]["dataset"] == "cifar10")
         # strict JSON: no NaN of an empty bin
         json.dumps(metrics, allow_nan=False)
@@ -98,3 +100,25 @@ def test_the_page_and_the_figure(tmp_path):
     assert "| scale | global | 1 | -1.00 | -0.75 | short by 0.25 |" in page
     assert "](cifar10.png)" in page
     assert (tmp_path / "cifar10.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_run_continues_with_the_same_numbers(small_images, tmp_path, monkeypatch):
+    settings = {"channels": 2, "num_data": 20, "num_inducing": 4, "num_test": 10, "num_steps": 6, "batch_size": 10}
+    config = Config(**settings, dataset="cifar10", model="resnet8", prior="spatial-iw", test_samples=2, unknown="svhn")
+    whole = run(config, tmp_path / "whole", progress=False)
+    fit, steps = inducing.fit, []
+
+    def stop(record):
+        steps.append(record.step)
+        if len(steps) == 3:
+            raise InterruptedError
+
+    def watched(*arguments, **settings):
+        return fit(*arguments, **settings, callbacks=[stop], checkpoint_seconds=0)
+
+    monkeypatch.setattr(inducing, "fit", watched)
+    with pytest.raises(InterruptedError):
+        run(config, tmp_path / "interrupted", progress=False)
+    assert run(config, tmp_path / "interrupted", progress=False) == whole
+    # the third step was not in a checkpoint yet
+    assert steps == [1, 2, 3, 3, 4, 5, 6]

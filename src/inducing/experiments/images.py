@@ -21,6 +21,7 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measure
 from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.experiments.paper import PRIORS
+from inducing.experiments.plain import Plain
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
 GUESSING = float(np.log(0.1))
@@ -36,7 +37,8 @@ NOTE = (
     "One run each. ELBO in nats per image, of all training images and never tempered; guessing has an ELBO and a "
     f"log-likelihood of -2.30. ECE with {inducing.metrics.NUM_BINS} bins. The entropy ratio is the mean entropy of "
     "predictions for test images over that for SVHN; the AUROC is for telling SVHN from test images by entropy. The paper "
-    "trains for 1,000 epochs on all 50,000 images of CIFAR-10."
+    "trains for 1,000 epochs on all 50,000 images of CIFAR-10. The plain network has one set of weights, trained by maximum "
+    "likelihood with the same batches and schedule."
 )
 
 
@@ -84,11 +86,15 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     )
     predict = partial(inducing.predict, network, likelihood, batch_size=100, seed=config.split)
     known, *unknown = (predict(each.x[: config.num_test], config.test_samples) for each in others)
-    return {**trained.nats, **_scores(known, others[0].y[: config.num_test], *unknown)}
+    # a plain network has no ELBO
+    nats = {"log_likelihood": trained.nats["log_likelihood"]} if config.posterior == "plain" else trained.nats
+    return {**nats, **_scores(known, others[0].y[: config.num_test], *unknown)}
 
 
 def _network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     settings = {"prior": config.prior, "posterior": config.posterior, **training.initial_values(config, x, y)}
+    if config.posterior == "plain":
+        settings |= {"prior": "standard", "posterior": Plain(), "inducing_points": None, "inducing_targets": None}
     return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, **settings)
 
 
@@ -112,14 +118,15 @@ def _scores(known: inducing.Predictive, y: Tensor, unknown: inducing.Predictive 
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:
-    """For each prior the ELBOs, the test log-likelihoods and the calibration curves."""
-    priors = list(dict.fromkeys(result["config"]["prior"] for result in results))
+    """For each prior the ELBOs, the test log-likelihoods and the calibration curves, with those of the plain network."""
+    found = dict.fromkeys(result["config"]["prior"] for result in results)
+    priors = [prior for prior in found if prior != "none"] or ["none"]
     figure, rows = figures.panels(len(priors), 3, (3.5, 2.9))
     for prior, (elbos, tests, curves) in zip(priors, rows, strict=True):
-        chosen = [result for result in results if result["config"]["prior"] == prior]
+        chosen = [result for result in results if result["config"]["prior"] in (prior, "none")]
         _draw_measure(elbos, comparison, chosen, ELBO)
         _draw_measure(tests, comparison, chosen, TEST)
-        elbos.set_ylabel(PRIORS[prior])
+        elbos.set_ylabel(PRIORS.get(prior, ""))
         for result in chosen:
             confidence, right, count = np.array(result["metrics"]["calibration"]).T
             seen, posterior = count >= 10, result["config"]["posterior"]
@@ -146,7 +153,12 @@ def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[stor
 def image_experiment(name: str, published: str = "") -> Experiment:
     """An experiment with image classification; `published` is the name of the paper's table, if it has one."""
     comparison = Comparison(["prior", "posterior"], MEASURES, published, NOTE, num_brief=3)
-    return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison)
+    return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison, exists=_exists)
+
+
+def _exists(config: Config) -> bool:
+    """A plain network has no prior."""
+    return (config.posterior == "plain") == (config.prior == "none")
 
 
 MNIST500 = image_experiment("mnist500")

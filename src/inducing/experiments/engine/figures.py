@@ -20,6 +20,7 @@ COLOURS = {
     "global": "#3465a4",
     "prior->global": "#4e9a06",
     "coupled": "#75507b",
+    "plain": "#000000",
 }
 
 
