@@ -36,10 +36,14 @@ MEASURES = (
 NOTE = (
     "One run each. ELBO in nats per image, of all training images and never tempered; guessing has an ELBO and a "
     f"log-likelihood of -2.30. ECE with {inducing.metrics.NUM_BINS} bins. The entropy ratio is the mean entropy of "
-    "predictions for test images over that for SVHN; the AUROC is for telling SVHN from test images by entropy. The paper "
-    "trains for 1,000 epochs on all 50,000 images of CIFAR-10. The plain network has one set of weights, trained by maximum "
-    "likelihood with the same batches and schedule."
+    "predictions for test images over that for images of another kind, {unknown}; the AUROC is for telling the two apart by entropy."
 )
+SVHN = "SVHN (re-cropped, if it was read from the .npz file)"
+CIFAR10_NOTE = (
+    " The plain network has one set of weights, trained by maximum likelihood with the same batches and schedule. The paper "
+    "trains for 1,000 epochs on all 50,000 images."
+)
+ENTROPY_BINS = np.linspace(0, -GUESSING, 26)
 
 
 # images that are run at a time, forwards and back: their activations stay in the cache
@@ -108,21 +112,31 @@ def _scores(known: inducing.Predictive, y: Tensor, unknown: inducing.Predictive 
         "ece": inducing.metrics.expected_calibration_error(known, y),
         "calibration": [[round(confidence, 4), round(right, 4), rows] for confidence, right, rows in curve if rows],
         "entropy": float(entropy.mean()),
+        "entropies": _histogram(entropy),
     }
     if unknown is not None:
         other = inducing.metrics.entropy(unknown)
         scores["entropy_unknown"] = float(other.mean())
         scores["entropy_ratio"] = scores["entropy"] / scores["entropy_unknown"]
+        scores["entropies_unknown"] = _histogram(other)
         scores["auroc"] = inducing.metrics.auroc(entropy, other)
     return scores
 
 
+def _histogram(entropy: Tensor) -> list[int]:
+    """Numbers of images by entropy."""
+    return np.histogram(entropy.numpy().clip(0, -GUESSING), ENTROPY_BINS)[0].tolist()
+
+
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:
-    """For each prior the ELBOs, the test log-likelihoods and the calibration curves, with those of the plain network."""
+    """For each prior the ELBOs, the test log-likelihoods, the calibration curves and the entropies of predictions.
+
+    The plain network is shown beside each prior.
+    """
     found = dict.fromkeys(result["config"]["prior"] for result in results)
     priors = [prior for prior in found if prior != "none"] or ["none"]
-    figure, rows = figures.panels(len(priors), 3, (3.5, 2.9))
-    for prior, (elbos, tests, curves) in zip(priors, rows, strict=True):
+    figure, rows = figures.panels(len(priors), 4, (3.5, 2.9))
+    for prior, (elbos, tests, curves, entropies) in zip(priors, rows, strict=True):
         chosen = [result for result in results if result["config"]["prior"] in (prior, "none")]
         _draw_measure(elbos, comparison, chosen, ELBO)
         _draw_measure(tests, comparison, chosen, TEST)
@@ -131,14 +145,25 @@ def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.
             confidence, right, count = np.array(result["metrics"]["calibration"]).T
             seen, posterior = count >= 10, result["config"]["posterior"]
             curves.plot(confidence[seen], right[seen], "o-", ms=3, color=figures.COLOURS[posterior], label=posterior)
+            _draw_entropies(entropies, result["metrics"], figures.COLOURS[posterior])
         curves.plot([0, 1], [0, 1], color="#bbbbbb", lw=1)
         curves.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
-    for axes, title in zip(rows[0], ("ELBO per image", "test log-likelihood", "calibration"), strict=True):
+        entropies.set(xlim=(0, -GUESSING), xlabel="entropy of a prediction, nats", ylabel="share of images")
+    titles = ("ELBO per image", "test log-likelihood", "calibration", "test images, dashed: another kind")
+    for axes, title in zip(rows[0], titles, strict=True):
         axes.set_title(title)
     rows[0, 2].legend(frameon=False, fontsize=7)
     legend = "dashed: guessing, open: the paper"
     rows[0, 0].annotate(legend, (0.02, 0.96), xycoords="axes fraction", fontsize=7, va="top")
     return figure
+
+
+def _draw_entropies(axes: figures.Axes, metrics: Metrics, colour: str) -> None:
+    """Shares of images by entropy: test images, and dashed those of another kind."""
+    for name, style in (("entropies", "-"), ("entropies_unknown", "--")):
+        counts = np.array(metrics.get(name, []))
+        if len(counts):
+            axes.stairs(counts / counts.sum(), ENTROPY_BINS, color=colour, ls=style, lw=1.2)
 
 
 def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[store.Result], measure: Measure) -> None:
@@ -150,9 +175,9 @@ def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[stor
     axes.margins(x=0.2, y=0.15)
 
 
-def image_experiment(name: str, published: str = "") -> Experiment:
+def image_experiment(name: str, note: str, published: str = "") -> Experiment:
     """An experiment with image classification; `published` is the name of the paper's table, if it has one."""
-    comparison = Comparison(["prior", "posterior"], MEASURES, published, NOTE, num_brief=3)
+    comparison = Comparison(["prior", "posterior"], MEASURES, published, note, num_brief=3)
     return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison, exists=_exists)
 
 
@@ -161,6 +186,6 @@ def _exists(config: Config) -> bool:
     return (config.posterior == "plain") == (config.prior == "none")
 
 
-MNIST500 = image_experiment("mnist500")
-CIFAR10 = image_experiment("cifar10", "cifar10")
-RESNET18 = image_experiment("cifar10-resnet18", "cifar10_resnet18")
+MNIST500 = image_experiment("mnist500", NOTE.format(unknown="notMNIST"))
+CIFAR10 = image_experiment("cifar10", NOTE.format(unknown=SVHN) + CIFAR10_NOTE, "cifar10")
+RESNET18 = image_experiment("cifar10-resnet18", NOTE.format(unknown=SVHN), "cifar10_resnet18")
