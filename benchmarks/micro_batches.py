@@ -2,8 +2,8 @@
 
     python -m benchmarks.micro_batches      # micro_batches.md, a minute
 
-Each measurement is a fresh process with one thread. It trains three steps and reports the largest resident memory, minus
-that before the first step. Data, network and optimiser state are outside of the difference, or the same for all sizes.
+Each measurement is a fresh process with one thread. It reports by how much three steps of `fit`, with their set-up, increase
+the largest resident memory of the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TITLES = {
 }
 INTRODUCTION = """# Memory of a step with micro-batches
 
-Made by `python -m benchmarks.micro_batches`. MiB that a step needs in addition to what was there before it.
+Made by `python -m benchmarks.micro_batches`: by how many MiB three steps of `fit` increase the peak memory of a process.
 
 | model | batch | whole batch | micro-batches | ratio |
 | --- | ---: | ---: | ---: | ---: |
@@ -52,8 +52,10 @@ def measure(model: str, micro_batch_size: int | None) -> float:
         x = torch.randn(rows, 10, generator=generator)
         y = x[:, :1].sin()
         points = {"inducing_points": x[:100], "inducing_targets": y[:100], "generator": generator}
-        make = {"mlp": lambda: inducing.models.mlp(10, 1, [50, 50], **points)}
-        network = make.get(model, lambda: inducing.models.deep_gp(10, 1, 2, **points))()
+        if model == "mlp":
+            network = inducing.models.mlp(10, 1, [50, 50], **points)
+        else:
+            network = inducing.models.deep_gp(10, 1, 2, **points)
     samples = 1 if model == "resnet8" else 10
     settings = {"num_steps": 3, "batch_size": rows, "num_samples": samples, "early_samples": None, "progress": False}
     before = _peak()

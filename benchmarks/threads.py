@@ -5,7 +5,8 @@
 
 Each measurement is a fresh process with its settings made before torch starts. The busy process is a loop of Python that
 this program starts itself. "default" is a process that imports inducing first and sets nothing. The explicit settings import
-torch first, so that only the environment decides. Settings take turns, and times are medians over all runs.
+torch first and fix the number of threads. Without a wait policy, inducing still switches spinning by the load. Settings take
+turns, and times are medians over all runs.
 Results are stored only if other processes used next to nothing of the machine; otherwise the exit code is 1.
 """
 

@@ -1,9 +1,9 @@
 """The number of threads of a computation.
 
-`fit`, and `predict` when it draws functions, use several threads only for large computations. The number depends on the
-computation and the number of cores, but not on timings or the load, since sums are rounded differently with another number
-of threads. Whether waiting threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does not
-change results.
+`fit`, `evaluate`, and `predict` when it draws functions use several threads only for large computations. The number depends
+on the computation and the number of cores, but not on timings or the load, since sums are rounded differently with another
+number of threads. Whether waiting threads spin or sleep depends on the load of the machine (`inducing.waiting`). This does
+not change results.
 
 Settings of the user have priority: the environment variables below, and `torch.set_num_threads` with a number other than
 the default. `import inducing` imports this module before torch.
@@ -97,7 +97,7 @@ def threads_for(operations: float) -> int:
 def threads_for_samples(num_samples: int, draw_one: Callable[[], object]) -> int:
     """Return the number of threads for this number of posterior samples.
 
-    ``draw_one`` does the work of one sample. It is called to count the operations.
+    ``draw_one`` does the work of one sample. It is called once to count the operations.
     """
     of_user = threads_of_user()
     if of_user is not None:

@@ -455,3 +455,8 @@ def test_a_fit_leaves_the_global_generators_alone():
     inducing.BNNRegressor(**SMALL | {"posterior": "local", "max_steps": 2}).fit(X, Y).sample_y(X)
     assert torch.equal(torch.get_rng_state(), before)
     assert np.array_equal(np.random.get_state()[1], numbers)  # noqa: NPY002
+
+
+def test_text_targets_are_refused_with_an_example():
+    with pytest.raises(ValueError, match="such as 'red'.*classifier"):
+        inducing.BNNRegressor().fit(np.zeros((3, 1)), ["1.5", "red", "2"])

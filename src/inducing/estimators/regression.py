@@ -85,11 +85,11 @@ class Regressor(RegressorMixin, NetworkEstimator):
             # values that are not finite are refused below, with their rows
             y = check_array(y, dtype=np.float64, ensure_all_finite=False, **settings)
         except ValueError as error:
-            text = [value for value in np.ravel(np.asarray(y, dtype=object)) if isinstance(value, str)]
-            if not text:
+            text = next((value for value in np.ravel(np.asarray(y, dtype=object)) if not _is_number(value)), None)
+            if text is None:
                 raise
             raise ValueError(
-                f"y contains text, such as {text[0]!r}, and regression needs numbers. For classes use a classifier"
+                f"y contains text such as {text!r}. Regression needs numbers; use a classifier for classes."
             ) from error
         # scikit-learn's checks look for these words
         for found, which in (("NaN", np.isnan(y)), (f"infinity or a value too large for {y.dtype!r}", np.isinf(y))):
@@ -107,6 +107,17 @@ class Regressor(RegressorMixin, NetworkEstimator):
         rows = np.arange(len(covariance))
         covariance[rows, rows] += predictive.aleatoric.numpy()
         return self.targets_.decode(predictive.mean.numpy()), self.targets_.decode(covariance)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is not text, or is the text of a number."""
+    if not isinstance(value, str):
+        return True
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 @register

@@ -36,7 +36,8 @@ MEASURES = (
 NOTE = (
     "One run each. ELBO in nats per image, of all training images and never tempered; guessing has an ELBO and a "
     f"log-likelihood of -2.30. ECE with {inducing.metrics.NUM_BINS} bins. The entropy ratio is the mean entropy of "
-    "predictions for test images over that for images of another kind, {unknown}; the AUROC is for telling the two apart by entropy."
+    "predictions for test images over that for images of another kind, {unknown}; the AUROC is for telling the two apart "
+    "by entropy."
 )
 SVHN = "SVHN (re-cropped, if it was read from the .npz file)"
 CIFAR10_NOTE = (

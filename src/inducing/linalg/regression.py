@@ -10,7 +10,8 @@ at a cost of min(F, n)^3. Each form computes log Q(w) - log P(w) of its sample i
 difference log N(v; Xw, Lambda^-1) - log N(v; 0, X P^-1 X' + Lambda^-1) is equal by Bayes' rule, but it loses tens to
 hundreds of nats at high precisions. A problem in float32 whose KL would have an error above 0.05 nats (convolutions: see
 `regress_statistics`), as estimated by `inducing.linalg.rounding`, is solved in float64. Gradients are those of
-`inducing.linalg.reparameterisation`, except for KLs in closed form in the primal form.
+`inducing.linalg.reparameterisation`. In the primal form, KLs in closed form and exact posteriors are differentiated
+directly.
 
 References:
     Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 11 and Algorithm 1.
@@ -64,7 +65,7 @@ class StatisticsSolution(NamedTuple):
 
 
 # a draw and its KL with gradients, in a dtype
-Follow = Callable[[StatisticsSolution, torch.dtype], tuple[Float[Tensor, "S F O"], Float[Tensor, " S"]]]
+WithGradients = Callable[[StatisticsSolution, torch.dtype], tuple[Float[Tensor, "S F O"], Float[Tensor, " S"]]]
 
 
 class WeightSample(NamedTuple):
@@ -96,7 +97,7 @@ def regress(
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P.
         exact: Whether Q is the exact posterior of a likelihood. Then log p(v | w) + log P(w) - log Q(w) is the evidence
             for every draw. The same holds for its gradient only if draw and density are differentiated directly, so
-            the primal form does this instead of using `inducing.linalg.reparameterisation`.
+            the primal form does this instead of using `inducing.linalg.reparameterisation`. The dual form ignores it.
         form: "primal", "dual", or "auto" for the cheaper one.
     """
     rows, features = inputs.shape[-2:]
@@ -123,7 +124,7 @@ def regress_statistics(
     prior: Precision,
     num_samples: int,
     *,
-    follow: Follow,
+    with_gradients: WithGradients,
     generator: Generator | None = None,
     closed_form_kl: bool = False,
 ) -> WeightSample:
@@ -139,40 +140,40 @@ def regress_statistics(
         num_terms: Length of the float32 sums in the statistics. Their rounding errors grow with it.
         prior: P.
         num_samples: S.
-        follow: Returns a draw and its KL with the gradients of `inducing.linalg.reparameterisation`, in a dtype.
+        with_gradients: Returns a draw and its KL with the gradients of `inducing.linalg.reparameterisation`, in a dtype.
         generator: Source of the noise.
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P. Gradients are then
-            those of the statistics.
+            propagated through the statistics.
     """
     with torch.set_grad_enabled(closed_form_kl and torch.is_grad_enabled()):
-        gram, cross = statistics(dtype)
-    groups, features, columns = cross.shape[1:]
-    noise = standard_normal((num_samples, groups, features, columns), gram, generator)
-    num_checked = num_terms if dtype == torch.float32 and is_known(gram) else None
+        found = statistics(dtype)
+    groups, features, columns = found[1].shape[1:]
+    noise = standard_normal((num_samples, groups, features, columns), found[0], generator)
     max_error = max_kl_error_of_convolution(noise[0].numel())
 
-    def solve(dtype: torch.dtype, num_terms: int | None) -> tuple[Tensor, Tensor] | None:
+    def solve(gram: Tensor, cross: Tensor, num_terms: int | None) -> tuple[Tensor, Tensor] | None:
+        # a copy, since a precision caches its factor, and a factor computed without gradients has none
+        problem = gram, cross, prior.to(gram.dtype), noise.to(gram.dtype)
         if closed_form_kl:
-            return _solve_statistics(gram, cross, prior.to(dtype), noise.to(dtype), True, num_terms, max_error)
+            sampled = _solve_statistics(*problem, True, num_terms, max_error)
+            return None if sampled is None else (by_output(sampled[0]), sampled[1])
 
         def is_accurate(posterior: Factorisation, draw: Tensor) -> bool:
             assert num_terms is not None
-            return primal_rounding(posterior, prior, draw, num_terms).is_small(max_error)
+            return primal_rounding(posterior, problem[2], draw, num_terms).is_small(max_error)
 
         with torch.no_grad():
-            # a copy, since a precision caches its factor, and a factor computed here has no gradient
-            check = None if num_terms is None else is_accurate
-            solution = solve_statistics(gram, cross, prior.to(dtype), noise.to(dtype), check)
-        return None if solution is None else follow(solution, dtype)
+            solution = solve_statistics(*problem, None if num_terms is None else is_accurate)
+        return None if solution is None else with_gradients(solution, gram.dtype)
 
-    solved = solve(dtype, num_checked)
+    solved = solve(*found, num_terms if dtype == torch.float32 and is_known(found[0]) else None)
     if solved is None:
         with torch.set_grad_enabled(closed_form_kl and torch.is_grad_enabled()):
-            gram, cross = statistics(torch.float64)
-        solved = solve(torch.float64, None)
+            found = statistics(torch.float64)
+        solved = solve(*found, None)
         assert solved is not None
     weights, kl = (tensor.to(dtype) for tensor in solved)
-    return WeightSample(by_output(weights) if closed_form_kl else weights, kl.expand(num_samples))
+    return WeightSample(weights, kl.expand(num_samples))
 
 
 def _solve(

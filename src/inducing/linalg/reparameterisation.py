@@ -7,8 +7,8 @@ unique. When c and A change by dc and dA, one choice is
 
 The mean changes by A^-1 (dc - dA m), and w - m by -A^-1 dA (w - m) / 2, which changes the covariance by -A^-1 dA A^-1.
 Neither A nor its factor is differentiated: dc - dA u is the differential of the residual c - A u at a fixed u. For a
-regression this is X' Lambda (v - X u) - P u, and it costs no more than running the layer. The usual derivative, for fixed
-noise z in w = m + T^-T z, needs an F x F matrix for each output.
+regression this is X' Lambda (v - X u) - P u, and it costs about as much as running the layer twice. The usual derivative,
+for fixed noise z in w = m + T^-T z, needs an F x F matrix for each output.
 
 Of log Q(w) - log P(w), log Q is differentiated only through w, which gives -A (w - m). Its derivative with respect to c and
 A at a fixed w has zero expectation. Leaving it out reduces the variance of the gradient. Where Q is the exact posterior, the
@@ -73,7 +73,7 @@ def follow(
     if not torch.is_grad_enabled():
         return solution.draw, solution.kl
     terms = prior_terms(solution.draw, solution.middle, prior)
-    followed: tuple[Tensor, Tensor] = _ImplicitGradient.apply(solution, inputs, *pseudo_outputs, *terms)
+    followed: tuple[Tensor, Tensor] = _RegressionGradient.apply(solution, inputs, *pseudo_outputs, *terms)
     return followed
 
 
@@ -86,7 +86,7 @@ def prior_terms(draw: Weights, middle: Weights, prior: Precision) -> tuple[Weigh
     return of_middle, energy
 
 
-class _ImplicitGradient(torch.autograd.Function):
+class _RegressionGradient(torch.autograd.Function):
     """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u) and dKL = slope'dw + d(energy)."""
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Functions drawn from a posterior, and run at many rows by several threads.
+"""Draw functions from a posterior, and evaluate them at many rows with several threads.
 
 The number of threads of a draw follows from its work. Rows are divided into pieces. Each thread runs the next piece from
 start to end with one torch thread, so no thread waits for another. There are as many threads as cores that other programs
@@ -67,7 +67,7 @@ def run_functions(
 
 
 def _free_cores() -> int:
-    """Return the number of cores that other programs do not use now, at least one."""
+    """Estimate the number of free cores: the available ones minus other runnable tasks of the machine, at least one."""
     cores = min(DEFAULT_COUNT, available_cores())
     # this thread is runnable, too
     return max(1, cores - (count_runnable() - 1)) if can_switch() else cores

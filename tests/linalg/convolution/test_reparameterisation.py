@@ -29,8 +29,10 @@ def random(*shape, seed):
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("precision", ["shared", "per_output"])
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
-def test_gradients_are_those_of_a_regression_on_patches(geometry, precision, bias, num_inputs):
+def test_gradients_are_those_of_a_regression_on_patches(geometry, precision, bias, num_inputs, monkeypatch):
     x = random(num_inputs, IMAGES, CHANNELS, HEIGHT, WIDTH, seed=0).requires_grad_()
+    # four images at a time, then two
+    monkeypatch.setattr("inducing.linalg.convolution.patches.CHUNK", 4 * x[:, 0].numel())
     pixels = geometry.output_shape(HEIGHT, WIDTH)
     posterior = ConvolvedWeights(random(IMAGES, OUTPUTS, *pixels, seed=1), geometry, bias, precision, 0.3, False)
     posterior.double()

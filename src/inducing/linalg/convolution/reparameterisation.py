@@ -1,11 +1,11 @@
 """Implicit reparameterisation gradients (`inducing.linalg.reparameterisation`) of the weights of a convolution.
 
-With patches X', pseudo-outputs v with precisions lambda, u = (m + w) / 2 and g = A^-1 w~, the gradients are
+With the matrix of patches X, pseudo-outputs v with precisions lambda, u = (m + w) / 2 and g = A^-1 w~, the gradients are
 
-    v~ = lambda X'g,   X'~ = lambda (v - X'u) g' - lambda X'g u',   lambda~ = <X'g, v - X'u>
+    v~ = lambda X g,   X~ = lambda (v - X u) g' - lambda X g u',   lambda~ = <X g, v - X u>
 
-X'g and X'u are one convolution with twice the outputs, and X~ is its transpose. So the gradient costs four convolutions,
-where that of the Gram matrix and the cross term costs five, and no F x F matrix has a gradient.
+X g and X u are one convolution with twice the outputs, and the gradient of the images is its transpose. So this costs four
+convolutions. The gradients of the Gram matrix and of the cross term would cost five, and solves with F x F matrices.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from inducing.linalg.reparameterisation import prior_terms
 
 def follow_convolution(
     solution: StatisticsSolution,
-    x: Float[Tensor, "#S M C H W"],
+    maps: Float[Tensor, "#S M C H W"],
     values: Float[Tensor, "M O h w"],
-    weights: Float[Tensor, "G M"],
+    precisions: Float[Tensor, "G M"],
     prior: Precision,
     geometry: Geometry,
 ) -> tuple[Float[Tensor, "S F O"], Float[Tensor, " S"]]:
@@ -39,34 +39,34 @@ def follow_convolution(
 
     Arguments:
         solution: The draw.
-        x: The inducing images.
+        maps: The inducing images.
         values: v.
-        weights: lambda, for each of G groups of outputs.
+        precisions: lambda, for each of G groups of outputs.
         prior: P.
         geometry: The patches. The last feature of the weights is the bias if they have one more than a patch.
     """
     if not torch.is_grad_enabled():
         return solution.draw, solution.kl
     terms = prior_terms(solution.draw, solution.middle, prior)
-    followed: tuple[Tensor, Tensor] = _ImplicitGradient.apply(solution, x, values, weights, geometry, *terms)
+    followed: tuple[Tensor, Tensor] = _ConvolutionGradient.apply(solution, maps, values, precisions, geometry, *terms)
     return followed
 
 
-class _ImplicitGradient(torch.autograd.Function):
+class _ConvolutionGradient(torch.autograd.Function):
     """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u) and dKL = slope'dw + d(energy)."""
 
     @staticmethod
     def forward(
         ctx: Any,
         solution: StatisticsSolution,
-        x: Tensor,
+        maps: Tensor,
         values: Tensor,
-        weights: Tensor,
+        precisions: Tensor,
         geometry: Geometry,
         of_middle: Tensor,
         energy: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(solution.middle, x, values, weights)
+        ctx.save_for_backward(solution.middle, maps, values, precisions)
         ctx.pull, ctx.geometry = solution.pull, geometry
         ctx.set_materialize_grads(False)
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
@@ -76,48 +76,48 @@ class _ImplicitGradient(torch.autograd.Function):
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         if to_draw is None and to_kl is None:
             return (None,) * 7
-        middle, x, values, weights = ctx.saved_tensors
+        middle, maps, values, precisions = ctx.saved_tensors
         pulled = ctx.pull(to_draw, to_kl)
-        # g and u as kernels with twice the outputs, and those of the way back
-        (there, biases), (back, _) = (
-            _as_kernels(torch.cat(pair, 2), x.shape[2], ctx.geometry) for pair in ((pulled, middle), (-middle, pulled))
+        # kernels of X g and X u, and of the transposed convolution
+        (kernels, biases), (transposed, _) = (
+            _as_kernels(torch.cat(pair, 2), maps.shape[2], ctx.geometry)
+            for pair in ((pulled, middle), (-middle, pulled))
         )
         stride, padding = ctx.geometry.plain
-        samples, is_shared = len(pulled), len(x) < len(pulled)
-        to_x = torch.empty_like(x) if ctx.needs_input_grad[1] else None
-        to_values, to_weights = torch.empty_like(values), torch.zeros_like(weights)
-        for chunk in chunks(x):
+        is_shared, outputs_share = len(maps) < len(pulled), len(precisions) == 1
+        to_maps = torch.empty_like(maps) if ctx.needs_input_grad[1] else None
+        to_values, to_precisions = torch.empty_like(values), torch.zeros_like(precisions)
+        for chunk in chunks(maps):
             # one precision for each image, and for each output unless they share it
-            precisions = weights[:, chunk].mT[..., None, None]
-            for sample in range(samples):
-                place = 0 if is_shared else sample
-                wrapped = ctx.geometry.wrap(x[place, chunk])
-                # X'g, X'u
-                rows = functional.conv2d(wrapped, there[sample], biases[sample], stride, padding)
-                reached, missing = rows.chunk(2, 1)
-                # v - X'u
-                torch.sub(values[chunk], missing, out=missing)
-                products = torch.linalg.vecdot(reached.flatten(2), missing.flatten(2))
-                to_weights[:, chunk] += products.mT.sum_to_size(len(weights), len(products))
-                # lambda X'g
-                _store(to_values[chunk], reached * precisions, add=sample > 0)
-                if to_x is None:
+            lambdas = precisions[:, chunk].mT[..., None, None]
+            for sample in range(len(pulled)):
+                index = 0 if is_shared else sample
+                wrapped = ctx.geometry.wrap(maps[index, chunk])
+                rows = functional.conv2d(wrapped, kernels[sample], biases[sample], stride, padding)
+                reached, predicted = rows.chunk(2, 1)
+                # v - X u, in place
+                residual = torch.sub(values[chunk], predicted, out=predicted)
+                # <X g, v - X u>
+                products = torch.linalg.vecdot(reached.flatten(2), residual.flatten(2))
+                to_precisions[:, chunk] += products.mT.sum_to_size(len(precisions), len(products))
+                # lambda X g
+                _store(to_values[chunk], reached * lambdas, add=sample > 0)
+                if to_maps is None:
                     continue
-                # X'~ = -lambda X'g u' + lambda (v - X'u) g', where a shared lambda is applied last
-                if len(weights) > 1:
-                    rows *= precisions.repeat(1, 2, 1, 1)
-                moved = ctx.geometry.unwrap(conv2d_input(wrapped.shape, back[sample], rows, stride, padding))
-                _store(
-                    to_x[place, chunk], moved * precisions if len(weights) == 1 else moved, add=is_shared and sample > 0
-                )
+                # -lambda X g u' + lambda (v - X u) g'; a precision that all outputs share is applied last
+                if not outputs_share:
+                    rows *= lambdas.repeat(1, 2, 1, 1)
+                moved = ctx.geometry.unwrap(conv2d_input(wrapped.shape, transposed[sample], rows, stride, padding))
+                moved = moved * lambdas if outputs_share else moved
+                _store(to_maps[index, chunk], moved, add=is_shared and sample > 0)
         to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[5] else (None, None)
-        return None, to_x, to_values, to_weights, None, to_of_middle, to_energy
+        return None, to_maps, to_values, to_precisions, None, to_of_middle, to_energy
 
 
 def _as_kernels(
     weights: Float[Tensor, "S F O"], channels: int, geometry: Geometry
 ) -> tuple[Float[Tensor, "S O C k l"], Sequence[Tensor | None]]:
-    """The kernel and the bias of each sample."""
+    """Return the kernel and the bias of each sample."""
     features = channels * len(geometry.places)
     kernels = weights[:, :features].mT.unflatten(2, (channels, *geometry.kernel_size)).contiguous()
     return kernels, weights[:, features].unbind() if weights.shape[1] > features else [None] * len(weights)

@@ -95,9 +95,9 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
                 closed_form_kl=closed_form_kl,
             )
 
-        def follow(solution: StatisticsSolution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-            images, values, weights = (each.to(dtype) for each in (inputs, self.pseudo_outputs, root.square()))
-            return follow_convolution(solution, images, values, weights, prior.to(dtype), self.geometry)
+        def with_gradients(solution: StatisticsSolution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+            maps, values, precisions = (each.to(dtype) for each in (inputs, self.pseudo_outputs, root.square()))
+            return follow_convolution(solution, maps, values, precisions, prior.to(dtype), self.geometry)
 
         return regress_statistics(
             lambda dtype: self._statistics(inputs.to(dtype), root.to(dtype).square()),
@@ -105,7 +105,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
             min(images * math.prod(pixels), BLOCK),
             prior,
             context.num_samples,
-            follow=follow,
+            with_gradients=with_gradients,
             generator=context.generator,
             closed_form_kl=closed_form_kl,
         )
