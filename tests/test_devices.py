@@ -106,7 +106,7 @@ def test_forward_and_backward_stay_on_the_device(name):
         forward = watched.operations
         (-terms.objective).backward()
     assert not watched.strays
-    assert watched.operations > 1.5 * forward, "the backward pass was not watched"
+    assert watched.operations > 1.1 * forward, "the backward pass was not watched"
     assert terms.samples.device == META
     assert terms.samples.shape == (SAMPLES,)
     for parameter_name, parameter in elbo.named_parameters():

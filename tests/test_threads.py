@@ -216,6 +216,7 @@ def test_evaluate_chooses_its_threads(monkeypatch):
 
     monkeypatch.setattr(network, "draw", draw)
     monkeypatch.setattr(threads, "threads_of_user", lambda: None)
+    monkeypatch.setattr(threads, "most_threads", lambda: 4)
     monkeypatch.setattr(threads, "threads_for", lambda operations: 3)
     before = torch.get_num_threads()
     inducing.evaluate(network, inducing.Gaussian(), (x, x[:, :1]), num_samples=2)
@@ -236,6 +237,7 @@ def test_predictions_of_estimators_choose_their_threads(monkeypatch):
 
     monkeypatch.setattr(estimator.network_, "sample_functions", sample_functions)
     monkeypatch.setattr(threads, "threads_of_user", lambda: None)
+    monkeypatch.setattr(threads, "most_threads", lambda: 4)
     monkeypatch.setattr(threads, "threads_for", lambda operations: 3)
     estimator.predict(x)
     # one draw that counts the work, then all draws

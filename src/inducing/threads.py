@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -99,12 +98,10 @@ def threads_for_samples(num_samples: int, draw_one: Callable[[], object]) -> int
 
     ``draw_one`` does the work of one sample. It is called once to count the operations.
     """
-    of_user = threads_of_user()
-    if of_user is not None:
-        return of_user
-    with using_threads(1), warnings.catch_warnings(), Work() as work:
-        # the actual draws give the same warnings
-        warnings.simplefilter("ignore")
+    most = most_threads()
+    if most == 1 or threads_of_user() is not None:
+        return most
+    with using_threads(1), Work() as work:
         draw_one()
     return threads_for(num_samples * work.operations)
 

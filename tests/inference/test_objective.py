@@ -1,9 +1,12 @@
 import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 import inducing
+from inducing import threads
 
 X, Y = torch.randn(12, 3), torch.randn(12, 2)
 
@@ -138,3 +141,14 @@ def test_labels_out_of_range_are_refused():
 def test_num_data_is_checked():
     with pytest.raises(ValueError, match="num_data must be positive"):
         elbo(num_data=0)
+
+
+def test_evaluate_leaves_the_filters_of_warnings_alone(monkeypatch):
+    """Also in several Python threads, whose changes of the filters would be mixed up."""
+    monkeypatch.setattr(threads, "threads_of_user", lambda: None)
+    monkeypatch.setattr(threads, "most_threads", lambda: 2)
+    network, x = inducing.models.mlp(2, 1, [3], num_inducing=4), torch.randn(5, 2)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: inducing.evaluate(network, inducing.Gaussian(), (x, x[:, :1]), 2), range(30)))
+    assert warnings.filters == before
