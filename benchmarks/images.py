@@ -74,7 +74,7 @@ def training_step(batch: int, num_inducing: int) -> tuple[Step, Step]:
 
 
 def pieces(batch: int, piece: int) -> tuple[Step, Step]:
-    """A batch through drawn weights, forwards and back, at once; and the same batch in pieces."""
+    """A batch through drawn weights, forward and backward, at once; and the same batch in pieces."""
     torch.manual_seed(0)
     (x, y), network = smooth_images(batch), global_network(10)
     drawn = network.draw(1).function.map(lambda tensor: tensor.detach().requires_grad_())

@@ -206,7 +206,7 @@ WORKLOADS = {
         operations.resnet8(32, 100, 100),
     ),
     "resnet8-batch": Workload(
-        "500 images through drawn weights of the same network, forwards and back, at once",
+        "500 images through drawn weights of the same network, forward and backward, at once",
         "the same in five pieces",
         0.91,
         lambda: images.pieces(500, 100),

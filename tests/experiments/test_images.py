@@ -97,7 +97,7 @@ def test_the_page_and_the_figure(tmp_path):
     results = [result(each, prior=prior) for prior in CIFAR10.grid["prior"] for each in CIFAR10.grid["posterior"]]
     show(CIFAR10, {"paper": results}, tmp_path / "cifar10.md", Console(width=100))
     page = (tmp_path / "cifar10.md").read_text()
-    assert "| scale | global | 1 | -1.00 | -0.75 | short by 0.25 |" in page
+    assert "| scale | global | 1 | -1.00 | -0.75 | worse by 0.25 |" in page
     assert "](cifar10.png)" in page
     assert (tmp_path / "cifar10.png").read_bytes().startswith(b"\x89PNG")
 

@@ -39,7 +39,7 @@ def test_the_page(tmp_path):
     results.append(result("yacht", "global", 2.2, depth=3))
     show(uci_dgp.UCI_DGP, {"paper": results}, tmp_path / "uci.md", Console(width=80))
     page = (tmp_path / "uci.md").read_text()
-    assert "| boston | 2 | global | 1 | -0.30 | -0.28 ± 0.01 | within |" in page
+    assert "| boston | 2 | global | 1 | -0.30 | -0.28 ± 0.01 | equal |" in page
     assert page.count("\n| boston") == 4
     assert (tmp_path / "uci.png").read_bytes().startswith(b"\x89PNG")
 

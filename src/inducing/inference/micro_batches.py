@@ -1,8 +1,8 @@
 """Micro-batches: the log-likelihood of a batch and its gradient, from pieces that are run one after the other.
 
 Rows depend on the parameters only through the drawn function, whose tensors t were computed once, from the inducing points.
-So each piece of the batch is run forwards and back to t, the gradients are added up, and the sum goes back through the draw
-once:
+So each piece of the batch is run forward and backward to t, the gradients are added up, and the sum goes back through the
+draw once:
 
     d(sum of log p) / d(parameters) = (sum over pieces of d(log p of the piece) / dt) dt / d(parameters)
 

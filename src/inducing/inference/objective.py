@@ -125,7 +125,7 @@ class ELBO(nn.Module):
                 of a batch that is divided over processes. x may then be empty.
             whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below.
             closed_form_kl: Whether KLs are computed in closed form, see `Network.draw`.
-            micro_batch_size: Number of rows to run at a time, forwards and back, through the same draw. Default: all. The
+            micro_batch_size: Number of rows to run at a time, forward and backward, through the same draw. Default: all. The
                 gradient of the objective is the same, up to the noise of layers that sample each row. Smaller numbers need
                 less memory.
         """

@@ -42,8 +42,8 @@ class Recipe:
         optimal_start: Whether to initialise the last layer at its exact conditional posterior. This applies to a Gaussian
             likelihood and inducing points with targets.
         patience: Stop when the objective has not increased for this number of steps. Default: never.
-        micro_batch_size: Number of rows of a batch that are run at a time, forwards and back. Default: the whole batch. This
-            bounds the memory of a step. The gradient is the same, up to the noise of layers that sample each row.
+        micro_batch_size: Number of rows of a batch that are run at a time, forward and backward. Default: the whole batch.
+            This bounds the memory of a step. The gradient is the same, up to the noise of layers that sample each row.
     """
 
     num_steps: int = 2000

@@ -1,4 +1,4 @@
-"""A decorator for hand-written backward passes: second derivatives are refused, and autocasting is switched off."""
+"""A decorator for hand-written backward passes: second derivatives are refused instead of being wrong."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Raise an error if a graph of the gradient is requested (``create_graph=True``).
 
     torch's ``once_differentiable`` raises one only if the incoming gradient itself requires gradients. Otherwise the second
-    derivative would treat the tensors saved for the backward pass as constants. Under autocasting, the operations of a
-    backward pass would have different dtypes.
+    derivative would treat the tensors saved for the backward pass as constants.
     """
 
     @functools.wraps(backward)
@@ -24,10 +23,6 @@ def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
                 "second derivatives through a draw are not available. Differentiate network.sample_functions(...), or "
                 "leave out create_graph=True"
             )
-        device = next((each.device.type for each in arguments if isinstance(each, torch.Tensor)), "cpu")
-        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
-            return backward(*arguments)
-        with torch.autocast(device, enabled=False):
-            return backward(*arguments)
+        return backward(*arguments)
 
     return checked

@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.autocasting import never_autocast
 from inducing.linalg.first_order import first_order_only
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output, multiply_samples, samples_as_columns
@@ -106,6 +107,7 @@ class _RegressionGradient(torch.autograd.Function):
 
     @staticmethod
     @first_order_only
+    @never_autocast
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         middle, inputs, values, root = ctx.saved_tensors
         if to_draw is None and to_kl is None:

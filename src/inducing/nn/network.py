@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
+from inducing.autocasting import without_autocasting
 from inducing.checks import check_inputs, check_whole
 from inducing.linalg.noise import seeded
 from inducing.nn.context import BuildContext, DrawContext, Shape
@@ -169,7 +170,8 @@ class Network(nn.Module):
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
         context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood)
-        return self.layers.sample("layers", inducing, context)
+        with without_autocasting(self.device):
+            return self.layers.sample("layers", inducing, context)
 
     def forward(
         self, x: Float[Tensor, "B *in"], num_samples: int = 1, likelihood: Likelihood | None = None

@@ -45,14 +45,14 @@ def test_markdown(results, tmp_path):
     report(results, tmp_path / "docs" / "results.md")
     page = (tmp_path / "docs" / "results.md").read_text()
     for line in (
-        "| uci-bnn | 12 | 3 better, 1 within | 1 within |",
-        "| uci-dgp | 3 | 1 short | 1 short |",
-        "| cifar10 | 1 | 1 within | 1 within |",
+        "| uci-bnn | 12 | 3 better, 1 equal | 1 equal |",
+        "| uci-dgp | 3 | 1 worse | 1 worse |",
+        "| cifar10 | 1 | 1 equal | 1 equal |",
         "| toy | missing |  |  |",
-        "| yacht | neal | global | 3 | 0.73 ± 0.00 | 0.74 ± 0.01 | within |",
-        "| yacht | 2 | global | 3 | 0.73 ± 0.00 | 2.12 ± 0.05 | short by 1.39 |",
-        "| spatial-iw | global | 1 | -0.70 | -0.68 | within | -0.30 | -0.40 | better | 86.0 | 86.7 | short by 0.7 |",
-        "| global | 1 | -1.70 | -2.24 | better | -1.00 | 0.70 | 0.40 | 0.48 | 0.50 | 0.49 | 1.00 | 1.08 |",
+        "| yacht | neal | global | 3 | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
+        "| yacht | 2 | global | 3 | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
+        "| spatial-iw | global | 1 | -0.70 | -0.68 | equal | -0.30 | -0.40 | better by 0.10 | 86.0 | 86.7 | worse by 0.7 |",
+        "| global | 1 | -1.70 | -2.24 | better by 0.54 | -1.00 | 0.70 | 0.40 | 0.48 | differs by 0.08 | 0.50 | 0.49 | equal | ",
         "4 of the 108 rows of the paper's table have runs.",
         "1 of the 8 rows of the paper's table have runs.",
         "No runs are stored: `inducing reproduce linear` makes them.",
@@ -94,7 +94,7 @@ def test_runs_with_the_papers_settings_come_before_others():
     found = selected(experiment, store)
     assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 6, "paper": 1}
     assert {run["config"]["posterior"] for run in found["cpu"]} == {"dsvi", "local"}
-    assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): "short"}
+    assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): "worse"}
 
 
 def test_open_settings_are_shown_once_their_trials_are_finished():

@@ -85,25 +85,38 @@ def over_splits(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), error, len(values))
 
 
-# how a result compares with the paper's, and the style of its table cell
-Verdict = Literal["better", "within", "short"]
-STYLES: dict[Verdict, Style] = {"better": "good", "within": "neutral", "short": "bad"}
+# how a result compares with the paper's, and the style of its table cell; numbers that are neither good nor bad may differ
+Verdict = Literal["better", "equal", "worse", "differs"]
+STYLES: dict[Verdict, Style] = {"better": "good", "equal": "neutral", "worse": "bad", "differs": "neutral"}
+
+
+def margin(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> float:
+    """The smallest difference from the paper that counts: two standard errors of the difference.
+
+    The spread of a few splits is uncertain. So the spread over splits is the larger one of ours and the paper's. In nats the
+    difference is at least 0.02. Numbers without standard errors have the precision of the digits in the table.
+    """
+    # the paper's standard error is that of a mean over all its splits
+    spread = paper.error * math.sqrt(paper.splits)
+    error = math.hypot(max(ours.error, spread / math.sqrt(ours.splits)), paper.error)
+    return max(2 * error, TOLERANCE if measure.nats else 0.5 * 10**-measure.digits)
 
 
 def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:
-    """Better than the paper, within max(two combined standard errors, 0.02 nats) of it, or short of it."""
-    if measure.higher_is_better is None:
-        raise ValueError(f"{measure.heading} is neither good nor bad, so it cannot be judged")
-    lead = (ours.mean - paper.mean) * (1 if measure.higher_is_better else -1)
-    margin = max(2 * math.hypot(ours.error, paper.error), TOLERANCE if measure.nats else 0.0)
+    """Better or worse than the paper if the difference is larger than its margin, else equal."""
+    difference = ours.mean - paper.mean
     # the published numbers are decimals: 0.02 is 0.02
-    return "better" if lead >= 0 else "within" if lead >= -margin - 1e-9 else "short"
+    if abs(difference) <= margin(ours, paper, measure) + 1e-9:
+        return "equal"
+    if measure.higher_is_better is None:
+        return "differs"
+    return "better" if (difference > 0) == measure.higher_is_better else "worse"
 
 
 def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
-    """The verdict as a table cell, with the difference if our result is short of the paper's."""
+    """The verdict as a table cell, with the difference unless it is equal."""
     verdict = judge(ours, paper, measure)
-    by = f" by {abs(ours.mean - paper.mean):.{measure.digits}f}" if verdict == "short" else ""
+    by = "" if verdict == "equal" else f" by {abs(ours.mean - paper.mean):.{measure.digits}f}"
     return Cell(verdict + by, STYLES[verdict])
 
 
@@ -178,8 +191,7 @@ class Comparison:
             columns.append((measure.heading, texts))
             if paper and not brief:
                 columns.append(("the paper", {key: each.text(measure.digits) for key, each in paper.items()}))
-                if measure.higher_is_better is not None:
-                    columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in paper}))
+                columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in paper}))
         rows = [[cells.get(key, "") for _, cells in columns] for key in splits]
         note = f"In brackets: the paper. {self.note}" if brief and self.paper_table else self.note
         return Table([heading for heading, _ in columns], rows, note=note, text_columns=len(self.axes))

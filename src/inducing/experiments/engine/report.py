@@ -17,9 +17,10 @@ from inducing.pages import Block, Heading, Image, Page, Table, to_rich, write
 
 INTRODUCTION = (
     "ELBO and log-likelihood are in nats per data point, as means over splits with standard errors; one split has no "
-    "standard error. The paper's are over 20 splits (5 for protein). Marks: better than the paper; within "
-    f"max(2 combined standard errors, {TOLERANCE} nats) of the paper; short of the paper, and by how much. The minimum of "
-    f"{TOLERANCE} applies only to values in nats."
+    "standard error. The paper's are over 20 splits (5 for protein). Marks: a result is better or worse than the paper's if "
+    "the difference is larger than two standard errors of the difference, else equal. Where there are few splits, the "
+    f"spread over the paper's splits is used if it is larger. A difference below {TOLERANCE} nats does not count. Numbers "
+    "that are neither good nor bad are equal, or differ."
 )
 Runs = Mapping[str, list[Result]]
 

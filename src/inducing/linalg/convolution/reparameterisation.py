@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.grad import conv2d_input
 
+from inducing.autocasting import never_autocast
 from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.patches import chunks
 from inducing.linalg.first_order import first_order_only
@@ -73,6 +74,7 @@ class _ConvolutionGradient(torch.autograd.Function):
 
     @staticmethod
     @first_order_only
+    @never_autocast
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         if to_draw is None and to_kl is None:
             return (None,) * 7

@@ -1,0 +1,29 @@
+"""Draws are never autocast: bfloat16 has too few digits for their factorisations. Only functions run at data rows are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+
+def without_autocasting(device: torch.device) -> AbstractContextManager[object]:
+    """Switch off `torch.autocast` inside a ``with`` block."""
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
+
+
+def never_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a hand-written backward pass in the dtypes of the forward pass."""
+
+    @functools.wraps(backward)
+    def plain(ctx: Any, *cotangents: Any) -> Any:
+        with without_autocasting(ctx.saved_tensors[0].device):
+            return backward(ctx, *cotangents)
+
+    return plain
