@@ -188,7 +188,7 @@ def test_imports_go_only_upwards():
         "cli",
         "__main__",
     ]
-    free = {"arrays", "checks", "errors", "extras", "files", "memory", "threads", "waiting"}
+    free = {"arrays", "autocasting", "checks", "errors", "extras", "files", "memory", "threads", "waiting"}
 
     def place(module):
         """A module that is listed by itself, or its package."""
