@@ -5,7 +5,7 @@
 A step of the preset `gpu` is run on torch's meta device, which has shapes but no numbers. The estimate adds up parameters
 with their gradients and moments, the tensors that autograd keeps for the backward pass of the draw, and those of a
 micro-batch.
-Work space of libraries and fragmentation come on top of it. These presets have never been run on a GPU.
+Work space of libraries, factors of matrices and fragmentation come on top of it. These presets have never been run on a GPU.
 """
 
 from __future__ import annotations

@@ -144,14 +144,3 @@ def test_the_kl_keeps_its_digits_in_float32(boundary, scale, offset, seeds, kl, 
         # half of what is promised: a tenth of a nat, and gradients to 1e-3
         assert abs(short - exact) < 0.05
         assert (narrow - wide).norm() < 1e-3 / 2 * wide.norm()
-
-
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
-def test_training_under_autocast():
-    """Backward passes that are written by hand have one dtype."""
-    x, y = torch.randn(20, 1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 3
-    layers = [inducing.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), inducing.Linear(72, 3)]
-    network = inducing.Network(layers, inducing_points=x[:5], inducing_targets=y[:5])
-    with torch.autocast("cpu", torch.bfloat16):
-        inducing.fit(network, inducing.Categorical(), (x, y), num_steps=2, progress=False)
-    assert all(parameter.isfinite().all() for parameter in network.parameters())

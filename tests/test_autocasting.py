@@ -1,0 +1,31 @@
+"""Draws under `torch.autocast`. No data are run: some versions of torch crash in bfloat16 on some processors."""
+
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+
+import inducing
+
+
+def test_draws_and_their_gradients_are_never_autocast():
+    x = torch.randn(5, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    layers = [inducing.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), inducing.Linear(72, 3)]
+    network = inducing.Network(layers, inducing_points=x, generator=torch.Generator().manual_seed(0))
+    found = []
+    for context in (nullcontext(), torch.autocast("cpu", torch.bfloat16)):
+        network.zero_grad()
+        with context:
+            draw = network.draw(2, torch.Generator().manual_seed(1))
+            sum(layer.kl.sum() for layer in draw.layers).backward()
+        found.append(
+            [layer.kl.detach() for layer in draw.layers] + [each.grad.clone() for each in network.parameters()]
+        )
+    assert all(torch.equal(plain, cast) for plain, cast in zip(*found, strict=True))
+
+
+def test_it_is_on_again_after_a_draw():
+    network = inducing.models.mlp(2, 1, [3], num_inducing=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        network.draw(1)
+        assert torch.is_autocast_enabled("cpu")
