@@ -2,9 +2,8 @@
 
     python -m benchmarks.gpu_memory      # gpu_memory.md, seconds
 
-A step of the preset `gpu` is run on torch's meta device, which has shapes but no numbers. The estimate adds up parameters
-with their gradients and moments, the tensors that autograd keeps for the backward pass of the draw, and those of a
-micro-batch.
+A step of the preset `gpu` is run on torch's meta device, which has shapes but no numbers. The estimate is the sum of
+parameters, their gradients and moments, and the tensors that autograd keeps for the draw and for one micro-batch.
 Work space of libraries, factors of matrices and fragmentation come on top of it. These presets have never been run on a GPU.
 """
 

@@ -165,7 +165,7 @@ def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.
 
 
 def _draw_entropies(axes: figures.Axes, metrics: Metrics, colour: str) -> None:
-    """Shares of images by entropy: test images, and dashed those of another kind."""
+    """Draw the distribution of entropies: a solid line for test images, a dashed line for images of another kind."""
     for name, style in (("entropies", "-"), ("entropies_unknown", "--")):
         counts = np.array(metrics.get(name, []))
         if len(counts):

@@ -1,4 +1,4 @@
-"""Gradients of the weights of a convolution, against those of a regression on extracted patches."""
+"""Gradients of convolution weights, compared with a regression on extracted patches."""
 
 import pytest
 import torch
