@@ -61,7 +61,9 @@ def demo(
 @app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
-    preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (minutes to hours), or paper.")] = "cpu",
+    preset: Annotated[
+        str, typer.Option(help="smoke (seconds), cpu (minutes to hours), gpu (images), or paper.")
+    ] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 1,
     dask: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs.", metavar="ADDRESS")
