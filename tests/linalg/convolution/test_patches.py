@@ -60,28 +60,29 @@ def _plan(request, monkeypatch):
 
 @pytest.mark.usefixtures("_plan")
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_gram_cross_and_sums_equal_those_of_explicit_patches(maps, geometry, monkeypatch):
+@pytest.mark.parametrize("groups", [1, OUTPUTS])
+def test_gram_cross_and_sums_equal_those_of_explicit_patches(maps, geometry, groups, monkeypatch):
     """And so do their gradients, with respect to the maps, the precisions and the values; two images at a time."""
     monkeypatch.setattr("inducing.linalg.convolution.patches.CHUNK", 2 * maps[:, 0].numel())
     shape = geometry.output_shape(*maps.shape[-2:])
-    weights = torch.rand(2, IMAGES, dtype=torch.float64) + 0.1
+    weights = torch.rand(groups, IMAGES, dtype=torch.float64) + 0.1
     values = torch.randn(IMAGES, OUTPUTS, *shape, dtype=torch.float64)
     rows = unfolded(maps, geometry)
     features = rows.shape[-1]
     cotangents = (
-        torch.randn(SAMPLES, 2, features, features, dtype=torch.float64),
+        torch.randn(SAMPLES, groups, features, features, dtype=torch.float64),
         torch.randn(SAMPLES, features, OUTPUTS, dtype=torch.float64),
-        torch.randn(SAMPLES, 2, features, dtype=torch.float64),
+        torch.randn(SAMPLES, groups, features, dtype=torch.float64),
     )
 
     def ours(x, w, v):
-        return conv_gram(x, w, geometry), conv_cross(x, v, geometry), conv_sums(x, w, geometry)
+        return conv_gram(x, w, geometry), conv_cross(x, w, v, geometry), conv_sums(x, w, geometry)
 
     def explicit(x, w, v):
         rows = unfolded(x, geometry)
         return (
             torch.einsum("smnf,gm,smnk->sgfk", rows, w, rows),
-            torch.einsum("smnf,mon->sfo", rows, v.flatten(2)),
+            torch.einsum("smnf,om,mon->sfo", rows, w.expand(OUTPUTS, -1), v.flatten(2)),
             torch.einsum("smnf,gm->sgf", rows, w),
         )
 
@@ -101,7 +102,7 @@ def test_gradients_agree_with_finite_differences(geometry):
     weights = torch.rand(1, 2, dtype=torch.float64, requires_grad=True)
     values = torch.randn(2, 1, *geometry.output_shape(3, 4), dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda x, w: conv_gram(x, w, geometry), (x, weights), fast_mode=True)
-    assert gradcheck(lambda x, v: conv_cross(x, v, geometry), (x, values), fast_mode=True)
+    assert gradcheck(lambda x, w, v: conv_cross(x, w, v, geometry), (x, weights, values), fast_mode=True)
 
 
 @pytest.mark.parametrize("boundary", ["circular", "exact"])

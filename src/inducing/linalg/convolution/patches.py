@@ -41,7 +41,7 @@ from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.zero_padded import ExactGram
 from inducing.linalg.first_order import first_order_only
 
-# elements of the map to process at a time: 2 MiB in float32
+# elements of a map to process at a time: 2 MiB in float32
 CHUNK = 2**19
 
 
@@ -61,10 +61,10 @@ def conv_gram(
 
 
 def conv_cross(
-    x: Float[Tensor, "S M C H W"], values: Float[Tensor, "M O h w"], geometry: Geometry
+    x: Float[Tensor, "S M C H W"], weights: Float[Tensor, "G M"], values: Float[Tensor, "M O h w"], geometry: Geometry
 ) -> Float[Tensor, "S F O"]:
-    """Return X' v, for values that are already multiplied by their precisions."""
-    return _Cross.apply(x, values, geometry)
+    """Return X' Lambda v, with one precision per image, shared by all outputs or for each output."""
+    return _Cross.apply(x, weights, values, geometry)
 
 
 def conv_sums(
@@ -139,37 +139,48 @@ class _Gram(torch.autograd.Function):
 
 
 class _Cross(torch.autograd.Function):
-    """sum_iu X'_{iu} v_{iu}', the weight gradient of a convolution, and its own gradients."""
+    """sum_iu lambda_i X'_{iu} v_{iu}', the weight gradient of a convolution, and its own gradients."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, values: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(x, values)
+    def forward(ctx: Any, x: Tensor, weights: Tensor, values: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(x, weights, values)
         ctx.geometry = geometry
         stride, padding = geometry.plain
         kernels = x.new_zeros(len(x), values.shape[1], x.shape[2], *geometry.kernel_size)
-        for chunk in chunks(x):
+        for chunk in chunks(x, values.shape[1]):
+            weighted = values[chunk] * by_image(weights, chunk)
             for kernel, maps in zip(kernels, x[:, chunk], strict=True):
-                kernel += conv2d_weight(geometry.wrap(maps), kernel.shape, values[chunk], stride, padding)
+                kernel += conv2d_weight(geometry.wrap(maps), kernel.shape, weighted, stride, padding)
         return kernels.flatten(2).mT
 
     @staticmethod
     @first_order_only
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        x, values = ctx.saved_tensors
+        x, weights, values = ctx.saved_tensors
         geometry, cotangent = ctx.geometry, cotangents[0]
         stride, padding = geometry.plain
         kernels = cotangent.mT.unflatten(2, (x.shape[2], *geometry.kernel_size))
-        gradient, to_values = torch.empty_like(x), torch.zeros_like(values)
-        for chunk in chunks(x):
+        gradient, to_weights, to_values = torch.empty_like(x), torch.empty_like(weights), torch.zeros_like(values)
+        for chunk in chunks(x, values.shape[1]):
+            lambdas = by_image(weights, chunk)
+            weighted, to_weighted = values[chunk] * lambdas, to_values[chunk]
             for maps, kernel, total in zip(x[:, chunk], kernels, gradient[:, chunk], strict=True):
                 wrapped = geometry.wrap(maps)
-                to_values[chunk] += functional.conv2d(wrapped, kernel, None, stride, padding)
-                back = conv2d_input(wrapped.shape, kernel, values[chunk], stride, padding)
-                total.copy_(geometry.unwrap(back))
-        return gradient, to_values, None
+                to_weighted += functional.conv2d(wrapped, kernel, None, stride, padding)
+                total.copy_(geometry.unwrap(conv2d_input(wrapped.shape, kernel, weighted, stride, padding)))
+            products = torch.linalg.vecdot(to_weighted.flatten(2), values[chunk].flatten(2))
+            to_weights[:, chunk] = products.mT.sum_to_size(len(weights), len(products))
+            to_weighted *= lambdas
+        return gradient, to_weights, to_values, None
 
 
-def chunks(x: Float[Tensor, "S M C H W"]) -> Iterator[slice]:
-    """Return slices of a few images each."""
-    step = max(1, CHUNK * x.shape[1] // x.numel())
-    return (slice(start, start + step) for start in range(0, x.shape[1], step))
+def by_image(weights: Float[Tensor, "G M"], chunk: slice) -> Float[Tensor, "m G 1 1"]:
+    """Return the precisions of a few images, as factors of their pseudo-outputs."""
+    return weights[:, chunk].mT[..., None, None]
+
+
+def chunks(x: Float[Tensor, "S M C H W"], outputs: int = 0) -> Iterator[slice]:
+    """Return slices of a few images each, so that neither their maps nor as many outputs leave the cache."""
+    samples, images, channels, height, width = x.shape
+    step = max(1, CHUNK // (samples * max(channels, outputs) * height * width))
+    return (slice(start, start + step) for start in range(0, images, step))

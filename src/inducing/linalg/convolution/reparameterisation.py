@@ -21,7 +21,7 @@ from torch.nn.grad import conv2d_input
 
 from inducing.autocasting import never_autocast
 from inducing.linalg.convolution.geometry import Geometry
-from inducing.linalg.convolution.patches import chunks
+from inducing.linalg.convolution.patches import by_image, chunks
 from inducing.linalg.first_order import first_order_only
 from inducing.linalg.precision import Precision
 from inducing.linalg.regression import StatisticsSolution
@@ -89,9 +89,8 @@ class _ConvolutionGradient(torch.autograd.Function):
         is_shared, outputs_share = len(maps) < len(pulled), len(precisions) == 1
         to_maps = torch.empty_like(maps) if ctx.needs_input_grad[1] else None
         to_values, to_precisions = torch.empty_like(values), torch.zeros_like(precisions)
-        for chunk in chunks(maps):
-            # one precision for each image, and for each output unless they share it
-            lambdas = precisions[:, chunk].mT[..., None, None]
+        for chunk in chunks(maps[:1], kernels.shape[1]):
+            lambdas = by_image(precisions, chunk)
             for sample in range(len(pulled)):
                 index = 0 if is_shared else sample
                 wrapped = ctx.geometry.wrap(maps[index, chunk])

@@ -115,15 +115,13 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
     ) -> tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]:
         """Return X' Lambda X and X' Lambda v, where X has a column of ones for the bias."""
         geometry, values = self.geometry, self.pseudo_outputs.to(inputs.dtype)
-        # lambda_{o i} v_{i o u}
-        weighted = values * weights.mT[:, :, None, None]
-        gram, cross = conv_gram(inputs, weights, geometry), conv_cross(inputs, weighted, geometry)
+        gram, cross = conv_gram(inputs, weights, geometry), conv_cross(inputs, weights, values, geometry)
         if self.bias:
             sums = conv_sums(inputs, weights, geometry)
             count = weights.sum(-1) * math.prod(values.shape[2:])
             corner = count[None, :, None, None].expand(len(gram), -1, -1, -1)
             gram = torch.cat([gram, sums[:, :, None]], 2)
             gram = torch.cat([gram, torch.cat([sums[..., None], corner], 2)], 3)
-            last = weighted.sum((0, 2, 3)).expand(len(cross), 1, -1)
+            last = (values.sum((2, 3)) * weights.mT).sum(0).expand(len(cross), 1, -1)
             cross = torch.cat([cross, last], 1)
         return gram, by_group(cross, len(weights))
