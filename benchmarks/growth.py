@@ -57,6 +57,15 @@ SWEEPS: dict[str, tuple[list[int], Callable[[int], Sizes], str]] = {
 }
 
 
+WORDS = {
+    "M": "Inducing points",
+    "width": "Width",
+    "depth": "Hidden layers",
+    "S": "Samples",
+    "data": "Rows of the batch",
+}
+
+
 def exponent(sizes: list[int], costs: list[float]) -> float:
     """The slope of the logarithms, by least squares."""
     x, y = torch.tensor(sizes).double().log(), torch.tensor(costs).double().log()
@@ -79,9 +88,6 @@ def page(seconds: float, least: int) -> str:
         "least; beside it that of the number of operations (`benchmarks/operations.py`).",
         "",
         f"{heading(describe())}.",
-        "",
-        "| size | milliseconds | exponent | of the operations | in theory |",
-        "| --- | --- | --- | --- | --- |",
     ]
     for name, (sizes, make, theory) in SWEEPS.items():
         settings = [make(size) for size in sizes]
@@ -89,8 +95,10 @@ def page(seconds: float, least: int) -> str:
         half = math.ceil(len(sizes) / 2)
         measured = exponent(sizes[-half:], times[-half:])
         counted = exponent(sizes[-half:], [each.operations() for each in settings][-half:])
-        cells = ", ".join(f"{size}: {1e3 * time:.3g}" for size, time in zip(sizes, times, strict=True))
-        lines.append(f"| {name} | {cells} | {measured:.2f} | {counted:.2f} | {theory} |")
+        rows = [name, *map(str, sizes)], ["---"] * (len(sizes) + 1), ["ms", *(f"{1e3 * time:.3g}" for time in times)]
+        lines += ["", f"## {WORDS[name]}", ""]
+        lines += [f"In theory {theory}. Exponent {measured:.2f}, of the operations {counted:.2f}.", ""]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines, ""])
 
 
