@@ -49,9 +49,7 @@ def main(
 @one_line_errors("demo")
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for toy.png and toy.json.", file_okay=False)] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Gradient steps per posterior. Default: 600 to 2,000.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of each posterior. Default: 600 to 2,000.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data, the initial parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem and compare their error bars."""
@@ -64,9 +62,7 @@ def reproduce(
     name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (minutes to hours), gpu (images), paper.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 1,
-    dask: Annotated[
-        str | None, typer.Option(help="Dask scheduler whose workers do the runs.", metavar="ADDRESS")
-    ] = None,
+    dask: Annotated[str | None, typer.Option(help="Dask scheduler that does the runs.", metavar="ADDRESS")] = None,
     resume: Annotated[bool, typer.Option(help="Keep finished runs; --no-resume repeats them.")] = True,
     only: Annotated[str | None, typer.Option(help="Only these runs, e.g. 'depth=2,posterior=prior->global'.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),

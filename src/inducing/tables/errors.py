@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import pandas as pd
@@ -25,6 +25,14 @@ class TableError(ValueError):
     def __init__(self, problem: str, advice: str = "", remedies: Iterable[Remedy] = ()) -> None:
         super().__init__(f"{problem}. {advice}" if advice else problem)
         self.problem, self.advice, self.remedies = problem, advice, tuple(remedies)
+
+    @classmethod
+    def combine(cls, errors: Sequence[TableError]) -> TableError:
+        """One error for several columns."""
+        count = f"{len(errors)} columns cannot be used: " if len(errors) > 1 else ""
+        advice = " ".join(dict.fromkeys(error.advice for error in errors))
+        remedies = dict.fromkeys(remedy for error in errors for remedy in error.remedies)
+        return cls(count + "; ".join(error.problem for error in errors), advice, remedies)
 
 
 class TableWarning(UserWarning):

@@ -121,7 +121,7 @@ class EncodedTable:
     def __len__(self) -> int:
         return len(self.codes[0])
 
-    def take(self, rows: Int[np.ndarray, " K"]) -> EncodedTable:
+    def take(self, rows: Int[np.ndarray, " K"] | slice) -> EncodedTable:
         """Select rows by position."""
         return EncodedTable(self.schema, tuple(codes[rows] for codes in self.codes))
 
@@ -151,34 +151,32 @@ def learn_schema(
     check_table(table)
     if table.empty:
         raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
-    columns, all_codes, errors = [], [], []
-    constant, copies, seen = [], [], dict[int, str]()
+    found, errors = [], []
     for name in table.columns:
         try:
             column = describe(table[name].iloc[train], impute)
-            codes = encode(column, table[name])
+            found.append((column, encode(column, table[name])))
         except TableError as error:
             errors.append(error)
-            continue
-        columns.append(column)
-        all_codes.append(codes)
-        known = codes[train]
-        if (known == known[0]).all():
-            constant.append(name)
-        elif (original := seen.setdefault(hash(known.tobytes()), name)) != name:
-            copies.append(f"{name} = {original}")
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise TableError(
-            f"{len(errors)} columns cannot be used: {'; '.join(error.problem for error in errors)}",
-            " ".join(dict.fromkeys(error.advice for error in errors)),
-            dict.fromkeys(remedy for error in errors for remedy in error.remedies),
-        )
+        raise TableError.combine(errors)
+    columns, codes = zip(*found, strict=True)
+    encoded = EncodedTable(Schema(columns), codes)
+    _warn_of_uninformative(encoded.take(train))
+    return encoded
+
+
+def _warn_of_uninformative(encoded: EncodedTable) -> None:
+    """Warn of constant and of duplicate columns."""
+    constant, copies, first = [], [], dict[int, str]()
+    for name, codes in zip(encoded.schema.names, encoded.codes, strict=True):
+        if (codes == codes[0]).all():
+            constant.append(name)
+        elif (original := first.setdefault(hash(codes.tobytes()), name)) != name:
+            copies.append(f"{name} = {original}")
     for kind, names in (("constant", constant), ("duplicate", copies)):
         if names:
-            warnings.warn(f"{kind} columns are not informative: {quoted(names)}", TableWarning, stacklevel=3)
-    return EncodedTable(Schema(tuple(columns)), tuple(all_codes))
+            warnings.warn(f"{kind} columns are not informative: {quoted(names)}", TableWarning, stacklevel=4)
 
 
 def warn_of_unseen(unseen: Unseen) -> None:
