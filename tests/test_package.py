@@ -179,6 +179,7 @@ def test_imports_go_only_upwards():
         "plots",
         "data",
         "saving",
+        "tables.errors",
         "tables.columns",
         "tables.reading",
         "tables.schema",

@@ -65,13 +65,13 @@ from inducing.saving import load, register, register_later, save
 
 if TYPE_CHECKING:
     from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
-    from inducing.tables.columns import TableError, TableWarning
+    from inducing.tables.errors import TableError, TableWarning
     from inducing.tables.reading import read_table
     from inducing.tables.schema import Schema
 
 # imported on first use, since they need optional packages that are slow to import
 _LAZY = {
-    "inducing.tables.columns": ("TableError", "TableWarning"),
+    "inducing.tables.errors": ("TableError", "TableWarning"),
     "inducing.tables.reading": ("read_table",),
     "inducing.tables.schema": ("Schema",),
     "inducing.estimators": ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"),

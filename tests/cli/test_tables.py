@@ -171,6 +171,16 @@ def test_a_likelihood_decides_the_task(likelihood, task, here, monkeypatch):
         )
 
 
+def test_the_reason_for_the_task_is_told(here, monkeypatch):
+    """A likelihood decides the task, but is not a request for it."""
+    TABLE[["size", "grade"]].to_csv("g.csv", index=False)
+    monkeypatch.setattr(fitting, "fit_problem", lambda *_: (_ for _ in ()).throw(ValueError("stop")))
+    fit = ("fit", "g.csv", "--target", "grade")
+    assert "regression (the likelihood is poisson)\n" in run(*fit, "--likelihood", "poisson").stdout
+    assert "regression (requested)\n" in run(*fit, "--likelihood", "poisson", "--task", "regression").stdout
+    assert "whole numbers; change it with --task)\n" in run(*fit, "--likelihood", "auto").stdout
+
+
 def change(**columns):
     return TABLE[[*INPUTS, "price"]].assign(**columns)
 
@@ -282,6 +292,7 @@ def test_categories_never_seen_are_told(model):
     done = run("predict", model, "new.csv", "--out", "p.csv")
     assert done.exit_code == 0
     assert done.stderr.startswith("inducing predict: warning: column 'colour': 3 rows")
+    assert "'green'" in done.stderr
 
 
 def test_predict_refuses_models(model):

@@ -188,6 +188,18 @@ def test_tampered_with(path, change, reason):
     refuses(path, reason)
 
 
+def test_a_missing_file_names_similar_ones(tmp_path):
+    for name in ("yacht.safetensors", "model.st", "notes.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match=r"missing\.safetensors does not exist.*yacht\.safetensors$"):
+        inducing.load(tmp_path / "missing.safetensors")
+    with pytest.raises(FileNotFoundError, match=r"modle\.st does not exist.*model\.st$"):
+        inducing.load(tmp_path / "modle.st")
+    for path in (tmp_path / "unlike", tmp_path / "nowhere" / "model.st"):
+        with pytest.raises(FileNotFoundError, match=r"does not exist$"):
+            inducing.load(path)
+
+
 def test_files_that_are_not_there_are_errors_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing"):
         inducing.load(tmp_path / "nothing")

@@ -8,7 +8,7 @@ import torch
 
 from inducing.prediction import metrics
 from inducing.tables import columns, schema
-from inducing.tables.columns import TableError
+from inducing.tables.errors import TableError
 from inducing.tables.fitting import compute_scores, fit_problem, make_estimator
 from inducing.tables.problem import make_problem
 from tests.tables.examples import INPUTS, make_table, outcome

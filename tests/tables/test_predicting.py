@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import inducing
-from inducing.tables.columns import TableError, TableWarning
+from inducing.tables.errors import TableError, TableWarning
 from inducing.tables.fitting import fit_problem, make_estimator
 from inducing.tables.predicting import TableModel, predict_table
 from inducing.tables.problem import make_problem
@@ -142,6 +142,13 @@ def test_a_later_chunk_may_have_any_text(tmp_path):
         assert len(predicted(model("price"), table, tmp_path / "t.csv", chunk_rows=5)) == 60
     with pytest.raises(TableError, match="'colour' is numeric"):
         predicted(model("price"), table.assign(colour="7"), tmp_path / "t.csv")
+
+
+def test_the_first_unseen_categories_are_named(tmp_path):
+    """Those of all chunks, at most three."""
+    table = TABLE[list(INPUTS)].assign(colour=["red"] * 50 + ["green", "pink", "green", "grey", "teal"] * 2)
+    with pytest.warns(TableWarning, match="'colour': 10 rows .*'green', 'pink', 'grey'$"):
+        predicted(model("price"), table, tmp_path / "t.csv", chunk_rows=2)
 
 
 @pytest.mark.parametrize("values", [("true", "false", "maybe"), ("TRUE", "FALSE", "?")])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inducing.tables.columns import TableError
+from inducing.tables.errors import TableError
 from inducing.tables.problem import make_problem
 from tests.tables.examples import make_table
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from inducing.tables.columns import TableError
+from inducing.tables.errors import TableError
 from inducing.tables.reading import count_rows, read_chunks, read_table
 
 TABLE = pd.DataFrame({"size": [1.5, 2.0, -3.0], "colour": ["red", "blue", "red"], "count": [1, 2, 3]})

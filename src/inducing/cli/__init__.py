@@ -46,90 +46,84 @@ def main(
 
 
 @app.command()
+@one_line_errors("demo")
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder for toy.png and toy.json.", file_okay=False)] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Gradient steps for each posterior. Default: 600 to 2,000.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of each posterior. Default: 600 to 2,000.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the data, the initial parameters and the samples.")] = 0,
 ) -> None:
     """Fit four posteriors to a toy problem and compare their error bars."""
-    with one_line_errors("demo"):
-        run_demo(out, steps, seed, Console())
+    run_demo(out, steps, seed, Console())
 
 
 @app.command()
+@one_line_errors("reproduce", "interrupted; the same command continues")
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"Experiment: {', '.join(EXPERIMENTS)}.")],
-    preset: Annotated[
-        str, typer.Option(help="smoke (seconds), cpu (minutes to hours), gpu (images), or paper.")
-    ] = "cpu",
+    preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (minutes to hours), gpu (images), paper.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 1,
-    dask: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs.", metavar="ADDRESS")
-    ] = None,
+    dask: Annotated[str | None, typer.Option(help="Dask scheduler that does the runs.", metavar="ADDRESS")] = None,
     resume: Annotated[bool, typer.Option(help="Keep finished runs; --no-resume repeats them.")] = True,
-    only: Annotated[
-        str | None, typer.Option(help="Do only these runs, e.g. 'depth=2,posterior=prior->global'.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(help="Only these runs, e.g. 'depth=2,posterior=prior->global'.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.", file_okay=False)] = Path("results"),
 ) -> None:
     """Run an experiment of the paper. Finished runs are kept: the same command continues an interrupted one."""
-    with one_line_errors("reproduce", "interrupted; the same command continues"):
-        check_known("experiment", name, EXPERIMENTS)
-        experiment = EXPERIMENTS[name]
-        chosen = sweep.parse_only(only, experiment)
-        sweep.reproduce(experiment, preset, out, jobs=jobs, resume=resume, only=chosen, dask=dask)
+    check_known("experiment", name, EXPERIMENTS)
+    experiment = EXPERIMENTS[name]
+    chosen = sweep.parse_only(only, experiment)
+    sweep.reproduce(experiment, preset, out, jobs=jobs, resume=resume, only=chosen, dask=dask)
 
 
 @app.command()
+@one_line_errors("report")
 def report(
     results: Annotated[Path, typer.Option(help="Folder of finished runs.", file_okay=False)] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
 ) -> None:
     """Write a page of all finished runs, beside the paper's results."""
-    with one_line_errors("report"):
-        reports.report(results, out)
-        typer.echo(f"wrote {out}")
+    reports.report(results, out)
+    typer.echo(f"wrote {out}")
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@one_line_errors("bench")
 def bench(context: typer.Context) -> None:
     """Measure the speed beside other implementations, in a clone of the repository.
 
     The options are those of benchmarks/bench.py. Results are stored only if the machine is otherwise idle; if not, the exit
     code is 1.
     """
-    with one_line_errors("bench"):
-        if not Path("benchmarks/bench.py").is_file():
-            raise ValueError("there is no benchmarks/bench.py here; run this at the root of a clone of the repository")
-        command = [sys.executable, "-m", "benchmarks.bench", *context.args]
-        raise typer.Exit(subprocess.run(command).returncode)
+    if not Path("benchmarks/bench.py").is_file():
+        raise ValueError("there is no benchmarks/bench.py here; run this at the root of a clone of the repository")
+    command = [sys.executable, "-m", "benchmarks.bench", *context.args]
+    raise typer.Exit(subprocess.run(command).returncode)
 
 
 @data_app.callback(invoke_without_command=True)
+@one_line_errors("data")
 def list_data(context: typer.Context) -> None:
     """List the datasets and their folders; `fetch` downloads datasets, `verify` checks them."""
     if context.invoked_subcommand is None:
-        _print_each("data", catalogue.locate, catalogue.NAMES)
+        _print_each(catalogue.locate, catalogue.NAMES)
 
 
 @data_app.command("fetch")
+@one_line_errors("data fetch")
 def fetch_data(names: Names) -> None:
     """Download missing datasets to the folder INDUCING_DATA, or to the cache."""
-    _print_each("data fetch", catalogue.fetch, names)
+    _print_each(catalogue.fetch, names)
 
 
 @data_app.command("verify")
+@one_line_errors("data verify")
 def verify_data(names: Names) -> None:
     """Check downloaded datasets: shapes, labels and, if known, checksums."""
-    _print_each("data verify", catalogue.verify, names)
+    _print_each(catalogue.verify, names)
 
 
-def _print_each(command: str, describe: Callable[[str], str], names: Sequence[str]) -> None:
+def _print_each(describe: Callable[[str], str], names: Sequence[str]) -> None:
     """Describe each dataset. All names are checked first."""
-    with one_line_errors(command):
-        for name in names:
-            check_known("dataset", name, catalogue.NAMES)
-        for name in names:
-            typer.echo(describe(name))
+    for name in names:
+        check_known("dataset", name, catalogue.NAMES)
+    for name in names:
+        typer.echo(describe(name))

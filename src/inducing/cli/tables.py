@@ -28,6 +28,21 @@ LIKELIHOODS = (
 Exclude = Annotated[list[str] | None, typer.Option(help="Column to ignore (repeatable).")]
 
 
+@contextmanager
+def _messages(command: str) -> Iterator[None]:
+    """Errors and warnings on one line; errors about tables name the options that help."""
+    with one_line_errors(command), one_line_warnings(command):
+        from inducing.tables.errors import TableError
+
+        options = {"impute": "--impute" if command == "fit" else "", "exclude": "--exclude"}
+        try:
+            yield
+        except TableError as error:
+            helpful = [options[remedy] for remedy in error.remedies if options[remedy]]
+            raise ValueError(f"{error} Options: {', '.join(helpful)}." if helpful else str(error)) from error
+
+
+@_messages("fit")
 def fit(
     table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a header.")],
     target: Annotated[list[str], typer.Option(help="Column to predict (repeatable in regression).")],
@@ -46,42 +61,41 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="HTML report to write.", dir_okay=False)] = None,
 ) -> None:
     """Fit a model to a table, and compare it with a constant and a linear model on held-out rows."""
-    with _messages("fit"):
-        from inducing import pages
-        from inducing.tables.fitting import fit_problem, make_estimator
-        from inducing.tables.predicting import TableModel
-        from inducing.tables.problem import make_problem
-        from inducing.tables.reading import read_table
-        from inducing.tables.report import report_page
+    from inducing import pages
+    from inducing.tables.fitting import fit_problem, make_estimator
+    from inducing.tables.predicting import TableModel
+    from inducing.tables.problem import make_problem
+    from inducing.tables.reading import read_table
+    from inducing.tables.report import report_page
 
-        # under torchrun all processes fit together, and the first prints and writes
-        console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
-        _check_files({"table": table}, {"out": out, "report": report})
-        if report is not None and report.suffix not in (".html", ".htm"):
-            raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
-        if task is None and likelihood not in (None, "auto"):
-            task = "classification" if likelihood == "categorical" else "regression"
-        problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute)
-        settings = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
-        estimator = make_estimator(model, problem, **settings, device=device, random_state=seed, verbose=True)
-        change = "" if task or len(target) > 1 else "; change it with --task"
-        console.print(f"{problem.task} ({problem.reason}{change})")
-        rows = f"{len(problem.train)} training rows, {len(problem.test)} test rows"
-        console.print(f"{rows}, {problem.inputs.shape[1]} input columns")
-        fitted = fit_problem(estimator, problem)
-        if not is_first():
-            return
-        TableModel(estimator, problem.targets, problem.excluded).save(out)
-        steps = len(estimator.history_)
-        reason = "the limit (--max-steps)" if steps >= estimator.step_limit(len(problem.train)) else "converged"
-        console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
-        console.print(pages.to_rich(fitted.score_table(f"{len(problem.test)} test rows")), soft_wrap=False)
-        console.print(f"model: {out}")
-        if report is not None:
-            write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
-            console.print(f"report: {report}")
+    # under torchrun all processes fit together, and the first prints and writes
+    console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
+    _check_files({"table": table}, {"out": out, "report": report})
+    if report is not None and report.suffix not in (".html", ".htm"):
+        raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
+    problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute, likelihood)
+    settings = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
+    estimator = make_estimator(model, problem, **settings, device=device, random_state=seed, verbose=True)
+    by_target = not task and likelihood in (None, "auto") and len(target) == 1
+    change = "; change it with --task" if by_target else ""
+    console.print(f"{problem.task} ({problem.reason}{change})")
+    rows = f"{len(problem.train)} training rows, {len(problem.test)} test rows"
+    console.print(f"{rows}, {problem.inputs.shape[1]} input columns")
+    fitted = fit_problem(estimator, problem)
+    if not is_first():
+        return
+    TableModel(estimator, problem.targets, problem.excluded).save(out)
+    steps = len(estimator.history_)
+    reason = "the limit (--max-steps)" if steps >= estimator.step_limit(len(problem.train)) else "converged"
+    console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
+    console.print(pages.to_rich(fitted.score_table(f"{len(problem.test)} test rows")), soft_wrap=False)
+    console.print(f"model: {out}")
+    if report is not None:
+        write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
+        console.print(f"report: {report}")
 
 
+@_messages("predict")
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file of `inducing fit`.")],
     table: Annotated[Path, typer.Argument(help="New rows: .csv, .csv.gz or .parquet, of any size.")],
@@ -90,44 +104,29 @@ def predict(
     exclude: Exclude = None,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
-    with _messages("predict"):
-        from inducing.tables.predicting import TableModel, predict_table
-        from inducing.tables.reading import count_rows
+    from inducing.tables.predicting import TableModel, predict_table
+    from inducing.tables.reading import count_rows
 
-        if not is_first():
-            # under torchrun the first process writes
-            return
-        _check_files({"model": model, "table": table}, {"out": None if out == STDOUT else out})
-        if out.suffix in (".parquet", ".pq"):
-            raise ValueError(f"predictions are CSV. Name the file {out.with_suffix('.csv').name}, not {out.name}.")
-        if table.suffix == ".safetensors" and model.suffix != ".safetensors":
-            raise ValueError(f"the model comes first: inducing predict {table} {model}")
-        loaded = TableModel.load(model)
-        opened = nullcontext(sys.stdout.buffer) if out == STDOUT else open_atomically(out)
-        with _progress() as bar, opened as file:
-            task = bar.add_task("predict", total=None)
-            # a file that cannot be read is refused below, with the reason
-            with suppress(OSError, ValueError):
-                bar.update(task, total=None if bar.disable else count_rows(table))
-            rows = predict_table(loaded, table, file, keep or (), exclude or (), progress=partial(bar.advance, task))
-            file.flush()
-            bar.update(task, total=rows)
-        if out != STDOUT:
-            typer.echo(f"{rows} rows: {out}")
-
-
-@contextmanager
-def _messages(command: str) -> Iterator[None]:
-    """Errors and warnings on one line; errors about tables name the options that help."""
-    with one_line_errors(command), one_line_warnings(command):
-        from inducing.tables.columns import TableError
-
-        options = {"impute": "--impute" if command == "fit" else "", "exclude": "--exclude"}
-        try:
-            yield
-        except TableError as error:
-            helpful = [options[remedy] for remedy in error.remedies if options[remedy]]
-            raise ValueError(f"{error} Options: {', '.join(helpful)}." if helpful else str(error)) from error
+    if not is_first():
+        # under torchrun the first process writes
+        return
+    _check_files({"model": model, "table": table}, {"out": None if out == STDOUT else out})
+    if out.suffix in (".parquet", ".pq"):
+        raise ValueError(f"predictions are CSV. Name the file {out.with_suffix('.csv').name}, not {out.name}.")
+    if table.suffix == ".safetensors" and model.suffix != ".safetensors":
+        raise ValueError(f"the model comes first: inducing predict {table} {model}")
+    loaded = TableModel.load(model)
+    opened = nullcontext(sys.stdout.buffer) if out == STDOUT else open_atomically(out)
+    with _progress() as bar, opened as file:
+        task = bar.add_task("predict", total=None)
+        # a file that cannot be read is refused below, with the reason
+        with suppress(OSError, ValueError):
+            bar.update(task, total=None if bar.disable else count_rows(table))
+        rows = predict_table(loaded, table, file, keep or (), exclude or (), progress=partial(bar.advance, task))
+        file.flush()
+        bar.update(task, total=rows)
+    if out != STDOUT:
+        typer.echo(f"{rows} rows: {out}")
 
 
 def _check_files(inputs: dict[str, Path], outputs: dict[str, Path | None]) -> None:

@@ -122,24 +122,26 @@ def verify(name: str, train: bool) -> str:
     paths = find(name, train)
     if paths is None:
         raise FileNotFoundError(f"{name} {part} is missing. Run `inducing data fetch {name}`")
-    names = [str(path.relative_to(root())) for path in paths]
-    for path, known in zip(paths, names, strict=True):
-        if known in SHA256:
-            _compare_checksum(path.read_bytes(), known, path)
-    pixels, labels = read(name, train)  # compares the checksums of an archive's members
-    if paths[0].name.endswith(".tar.gz"):
-        names = [file.names[0] for file in files(name, train)]
-    if all(known in SHA256 for known in names):
-        origin = "SHA-256 matches"
-    elif paths[0].suffix == ".npz":
-        origin = "not the published .mat"
-    elif all(known in MD5 for known in names):
-        same = all(hash_file(path, "md5") == MD5[known] for path, known in zip(paths, names, strict=True))
-        origin = "MD5 matches" if same else "not the published files byte for byte"
-    else:
-        origin = "as first downloaded" if all(map(matches_record, paths)) else "no checksum known"
+    origins = dict.fromkeys(map(_check_origin, files(name, train), paths))
+    pixels, labels = read(name, train)
     size = " x ".join(str(length) for length in pixels.shape[1:])
-    return f"{name} {part}: {len(pixels)} images of {size}, labels {labels.min()} to {labels.max()}, {origin}"
+    counts = f"{len(pixels)} images of {size}, labels {labels.min()} to {labels.max()}"
+    return f"{name} {part}: {counts}, {', '.join(origins)}"
+
+
+def _check_origin(file: File, path: Path) -> str:
+    """Compare a file with its known checksum, and describe the result. `read` compares the members of an archive."""
+    is_archive = path.name.endswith(".tar.gz")
+    known = file.names[0] if is_archive else path.relative_to(root()).as_posix()
+    if known in SHA256:
+        if not is_archive:
+            _compare_checksum(path.read_bytes(), known, path)
+        return "SHA-256 matches"
+    if path.suffix == ".npz":
+        return "not the published .mat"
+    if known in MD5:
+        return "MD5 matches" if hash_file(path, "md5") == MD5[known] else "not the published files byte for byte"
+    return "as first downloaded" if matches_record(path) else "no checksum known"
 
 
 def _find_set(name: str) -> ImageSet:

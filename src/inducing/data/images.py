@@ -101,12 +101,12 @@ def random_crop(x: Batch, generator: Generator, padding: int = 4, fill: Fill = 0
     border = as_tensor(fill, x.dtype, x.device).reshape(-1, 1, 1)
     padded = border.expand(count, channels, height + 2 * padding, width + 2 * padding).clone()
     padded[:, :, padding : padding + height, padding : padding + width] = x
-    places = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=generator.device).to(x.device)
-    rows = places[0] + torch.arange(height, device=x.device)
-    columns = places[1] + torch.arange(width, device=x.device)
-    image = torch.arange(count, device=x.device)[:, None, None, None]
-    channel = torch.arange(channels, device=x.device)[:, None, None]
-    return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    # every window of the original size, as a view (B, C, 2 padding + 1, 2 padding + 1, H, W)
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    rows, columns = torch.randint(2 * padding + 1, (2, count), generator=generator, device=generator.device).to(
+        x.device
+    )
+    return windows[torch.arange(count, device=x.device), :, rows, columns]
 
 
 def augment(x: Batch, generator: Generator, padding: int = 4, fill: Fill = 0.0) -> Batch:

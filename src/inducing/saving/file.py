@@ -8,6 +8,7 @@ and a file can only name classes that are registered.
 
 from __future__ import annotations
 
+import difflib
 import json
 from importlib import metadata
 from pathlib import Path
@@ -70,6 +71,8 @@ def load(path: str | Path) -> Any:
     if path.is_fifo() or path.is_socket() or path.is_char_device() or path.is_block_device():
         # reading might never end
         raise SavedModelError(f"{path} is not a regular file. Give the path of a file that inducing.save wrote")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist{_similar_files(path)}")
     with path.open("rb") as file:
         # raises OSError if the file cannot be read
         file.read(1)
@@ -83,6 +86,18 @@ def load(path: str | Path) -> Any:
         # any error here is caused by the file, also a MemoryError or RecursionError
         reason = str(error).partition("\nException raised from")[0] or type(error).__name__
         raise SavedModelError(f"{path} cannot be loaded: {reason}") from error
+
+
+def _similar_files(path: Path) -> str:
+    """Name up to three files in the folder of ``path`` that have a similar name or the same suffix, for a message."""
+    try:
+        files = sorted(file.name for file in path.parent.iterdir() if file.is_file())
+    except OSError:
+        # there is no such folder, or it cannot be listed
+        return ""
+    same_suffix = [name for name in files if path.suffix and name.endswith(path.suffix)]
+    similar = list(dict.fromkeys([*difflib.get_close_matches(path.name, files), *same_suffix]))[:3]
+    return f". Similar files in this folder: {', '.join(similar)}" if similar else ""
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Tensors]:

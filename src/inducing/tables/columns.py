@@ -1,21 +1,23 @@
-"""One column of a table: its kind, and how it becomes numbers."""
+"""The kinds of columns, and how each becomes numbers.
+
+Each kind is a class with the same methods: `learn` describes the training values, `to_codes` gives one number for each row,
+and `expand` gives the inputs of a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pandas.api import types
 
-from inducing.checks import did_you_mean
+from inducing.saving.values import take
+from inducing.tables.errors import TableError, check_complete, quoted
 
 Kind = Literal["numeric", "categorical"]
-# an option that makes a refused table usable; each interface names it in its own terms
-Remedy = Literal["impute", "exclude"]
 # more categories than this, with fewer than three rows per category on average, look like names or free text
 MANY_CATEGORIES = 50
 DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?\s*"
@@ -23,51 +25,105 @@ DATE = r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]
 TIMES = ("date", "datetime", "datetime64", "period", "time", "timedelta", "timedelta64")
 
 
-class TableError(ValueError):
-    """A table that cannot be used.
-
-    Arguments:
-        problem: What is wrong, with the names of the columns.
-        advice: What to do, as a sentence.
-        remedies: Options that help.
-    """
-
-    def __init__(self, problem: str, advice: str = "", remedies: Iterable[Remedy] = ()) -> None:
-        super().__init__(f"{problem}. {advice}" if advice else problem)
-        self.problem, self.advice, self.remedies = problem, advice, tuple(remedies)
-
-
-class TableWarning(UserWarning):
-    """Something unusual about a table that can be used."""
-
-
 @dataclass(frozen=True)
-class Column:
-    """One column of a table.
+class NumericColumn:
+    """Numbers and booleans.
 
     Arguments:
         name: Its name.
-        kind: "numeric" or "categorical".
-        categories: The sorted categories of the training table. Each becomes a column of 0 and 1.
-        fill: Replaces missing values: the median or the most frequent category of the training table. Default: missing
-            values are refused.
+        fill: Replaces missing values: the median of the training table. Default: missing values are refused.
     """
 
     name: str
-    kind: Kind
-    categories: tuple[str, ...] = ()
-    fill: float | str | None = None
+    fill: float | None = None
+    kind: ClassVar[Kind] = "numeric"
+    categories: ClassVar[tuple[str, ...]] = ()
 
-    def __post_init__(self) -> None:
-        is_text = self.kind == "categorical"
-        if bool(self.categories) != is_text or (self.fill is not None and isinstance(self.fill, str) != is_text):
-            found = f"the categories {quoted(self.categories)} and be filled with {self.fill!r:.80}"
-            raise ValueError(f"the {self.kind} column {self.name!r} cannot have {found}")
+    @classmethod
+    def learn(cls, values: pd.Series, impute: bool) -> NumericColumn:
+        """Describe a column of the training table."""
+        name = str(values.name)
+        return cls(name, float(np.median(_to_numbers(name, values.dropna()))) if impute else None)
+
+    @property
+    def encoded_names(self) -> list[str]:
+        """The names of the inputs of a model."""
+        return [self.name]
+
+    def to_codes(self, values: pd.Series) -> Float[np.ndarray, " N"]:
+        """The numbers."""
+        numbers = _to_numbers(self.name, values)
+        if (infinite := np.isinf(numbers)).any():
+            row = values.index[infinite.argmax()]
+            raise TableError(f"column {self.name!r} has infinite values (first in row {row})", "Remove those rows.")
+        return numbers if self.fill is None else np.where(np.isnan(numbers), self.fill, numbers)
+
+    def expand(self, codes: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N 1"]:
+        """The numbers as a column."""
+        return codes[:, None]
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """Text and other categories.
+
+    Arguments:
+        name: Its name.
+        categories: The sorted categories of the training table. Each becomes a column of 0 and 1.
+        fill: Replaces missing values: the most frequent category. Default: missing values are refused.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    fill: str | None = None
+    kind: ClassVar[Kind] = "categorical"
+
+    @classmethod
+    def learn(cls, values: pd.Series, impute: bool) -> CategoricalColumn:
+        """Describe a column of the training table. Free text is refused."""
+        name, texts = str(values.name), to_texts(values.dropna())
+        counts = texts.value_counts().sort_index()
+        if len(counts) > MANY_CATEGORIES and 3 * len(counts) > len(values):
+            is_text = pd.to_numeric(texts, errors="coerce").isna()
+            if is_text.mean() < 0.5:
+                text, row = texts[is_text].iloc[0], texts[is_text].index[0]
+                problem = f"column {name!r} holds numbers and text, e.g. {text!r} in row {row}"
+                raise TableError(
+                    problem, "Replace the text by numbers, or by empty cells that are imputed.", ["impute"]
+                )
+            size = f"{len(counts)} categories in {len(values)} rows"
+            raise _unusable(f"column {name!r} looks like free text: it has {size}", "Exclude it, or group its values.")
+        return cls(name, tuple(counts.index), str(counts.idxmax()) if impute else None)
+
+    @property
+    def encoded_names(self) -> list[str]:
+        """The names of the inputs of a model."""
+        return [f"{self.name}={category}" for category in self.categories]
+
+    def to_codes(self, values: pd.Series) -> Int[np.ndarray, " N"]:
+        """The positions of the categories: -1 for an unseen category."""
+        is_number = types.is_numeric_dtype(values.dtype) and values.notna().any()
+        if types.infer_dtype(values) in TIMES or (is_number and not self.has_numeric_category):
+            raise self.wrong_type(str(values.dtype))
+        texts = to_texts(values).where(values.notna(), self.fill)
+        return pd.Index(self.categories, dtype=object).get_indexer(texts)
+
+    def expand(self, codes: Int[np.ndarray, " N"]) -> Bool[np.ndarray, "N C"]:
+        """One column for each category."""
+        return codes[:, None] == np.arange(len(self.categories))
 
     @property
     def has_numeric_category(self) -> bool:
         """Whether a category looks like a number, so that a CSV file with few rows may show numbers only."""
         return bool(pd.to_numeric(pd.Series(self.categories, dtype=object), errors="coerce").notna().any())
+
+    def wrong_type(self, found: str) -> TableError:
+        """The error for numbers or dates in this column."""
+        known = quoted(self.categories)
+        return TableError(f"column {self.name!r} is {found}, but was text in the training table: {known}")
+
+
+Column = NumericColumn | CategoricalColumn
 
 
 def describe(values: pd.Series, impute: bool) -> Column:
@@ -78,102 +134,48 @@ def describe(values: pd.Series, impute: bool) -> Column:
     name, present = str(values.name), values.dropna()
     if present.empty:
         raise _unusable(f"column {name!r} has no values", "Exclude it.")
-    if _infer_kind(name, present) == "numeric":
-        return Column(name, "numeric", (), float(np.median(_to_numbers(name, present))) if impute else None)
-    texts = _to_texts(present)
-    categories, counts = np.unique(texts, return_counts=True)
-    if len(categories) > MANY_CATEGORIES and 3 * len(categories) > len(values):
-        numbers = pd.to_numeric(pd.Series(texts), errors="coerce")
-        if numbers.notna().mean() > 0.5:
-            row = int(numbers.isna().argmax())
-            raise TableError(
-                f"column {name!r} holds numbers and text, e.g. {texts[row]!r} in row {present.index[row]}",
-                "Replace the text by numbers, or by empty cells that are imputed.",
-                ["impute"],
-            )
-        size = f"{len(categories)} categories in {len(values)} rows"
-        raise _unusable(f"column {name!r} looks like free text: it has {size}", "Exclude it, or group its values.")
-    most_frequent = str(categories[counts.argmax()])
-    return Column(name, "categorical", tuple(map(str, categories)), most_frequent if impute else None)
-
-
-def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[np.ndarray, " N"]:
-    """Convert a column to its numbers, or to the positions of its categories: -1 for an unseen category."""
-    if column.fill is None:
-        check_complete(values, f"column {column.name!r}", "Remove those rows, or impute the values.", ["impute"])
-    missing = values.isna().to_numpy()
-    if column.kind == "numeric":
-        numbers = _to_numbers(column.name, values)
-        if (infinite := np.isinf(numbers)).any():
-            row = values.index[infinite.argmax()]
-            raise TableError(f"column {column.name!r} has infinite values (first in row {row})", "Remove those rows.")
-        if column.fill is not None:
-            numbers[missing] = float(column.fill)
-        return numbers
-    mistyped = types.is_numeric_dtype(values.dtype) and not missing.all() and not column.has_numeric_category
-    if mistyped or types.infer_dtype(values) in TIMES:
-        raise wrong_type(column, str(values.dtype))
-    texts = np.full(len(values), column.fill, dtype=object)
-    texts[~missing] = _to_texts(values[~missing])
-    return pd.Index(column.categories, dtype=object).get_indexer(texts)
-
-
-def check_complete(values: pd.Series, what: str, advice: str, remedies: Iterable[Remedy] = ()) -> None:
-    """Refuse missing values."""
-    missing = values.isna().to_numpy()
-    if missing.any():
-        # a part of a table keeps the row labels of the whole
-        row = values.index[missing.argmax()]
-        raise TableError(f"{what} has {missing.sum()} missing values (first in row {row})", advice, remedies)
-
-
-def wrong_type(column: Column, found: str) -> TableError:
-    """The error for numbers or dates in a categorical column."""
-    known = quoted(column.categories)
-    return TableError(f"column {column.name!r} is {found}, but was text in the training table: {known}")
-
-
-def quoted(names: Iterable[object], limit: int = 8) -> str:
-    """List names for a message."""
-    names = list(names)
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(repr(str(name)) for name in names[:limit]) + rest
-
-
-def check_present(names: Iterable[str], table: Collection[str], purpose: str = "") -> None:
-    """Refuse names that the table does not have."""
-    absent = [name for name in names if name not in table]
-    if absent:
-        close = did_you_mean(absent[0], map(str, table))
-        raise TableError(f"there is no column {quoted(absent)}{purpose}{close}", f"The table has {quoted(table)}.")
-
-
-def _infer_kind(name: str, present: pd.Series) -> Kind:
-    if isinstance(present.dtype, pd.CategoricalDtype):
-        return "numeric" if types.is_bool_dtype(present.dtype) else "categorical"
     inferred = types.infer_dtype(present)
     is_text = inferred == "string"
     if inferred in TIMES or (is_text and present.astype(str).str.fullmatch(DATE).all()):
         example = f"pandas.to_datetime(table[{name!r}]).dt.month"
         raise _unusable(f"column {name!r} holds dates", f"Convert it to numbers, e.g. {example}, or exclude it.")
-    if is_text:
-        return "categorical"
+    if is_text or (inferred == "categorical" and not types.is_bool_dtype(present.dtype)):
+        return CategoricalColumn.learn(values, impute)
     numbers = int | float | np.number | np.bool_
     is_numeric = types.is_numeric_dtype(present.dtype) or all(isinstance(value, numbers) for value in present)
     if is_numeric and inferred != "complex":
-        return "numeric"
+        return NumericColumn.learn(values, impute)
     found = ", ".join(sorted({type(value).__name__ for value in present}))
     raise _unusable(f"column {name!r} holds values of type {found}", "Convert them to numbers or text, or exclude it.")
+
+
+def column_from_json(entry: dict[str, Any]) -> Column:
+    """Make a column from an entry of a file, which may not be trusted."""
+    hints = {"name": str, "kind": Kind, "categories": list[str], "fill": float | str | None}
+    name, kind, categories, fill = take(entry, "a column of the schema", **hints)
+    if kind == "numeric" and not categories and not isinstance(fill, str):
+        return NumericColumn(name, fill)
+    if kind == "categorical" and categories and (fill is None or isinstance(fill, str)):
+        return CategoricalColumn(name, tuple(categories), fill)
+    found = f"the categories {quoted(categories)} and be filled with {fill!r:.80}"
+    raise ValueError(f"the {kind} column {name!r} cannot have {found}")
+
+
+def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[np.ndarray, " N"]:
+    """Convert values to one number for each row. Missing values are refused unless they are filled."""
+    if column.fill is None:
+        check_complete(values, f"column {column.name!r}", "Remove those rows, or impute the values.", ["impute"])
+    return column.to_codes(values)
 
 
 def _unusable(problem: str, advice: str) -> TableError:
     return TableError(problem, advice, ["exclude"])
 
 
-def _to_texts(values: pd.Series) -> np.ndarray:
+def to_texts(values: pd.Series) -> pd.Series:
     """Categories as text. Whole numbers give the same text as integers and as floats."""
     texts = [f"{value:.15g}" if isinstance(value, float) else str(value) for value in values.astype(object)]
-    return np.array(texts, dtype=object)
+    return pd.Series(texts, values.index, dtype=object)
 
 
 def _to_numbers(name: str, values: pd.Series) -> Float[np.ndarray, " N"]:

@@ -21,7 +21,7 @@ from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tables.baselines import classification_baselines, regression_baselines
-from inducing.tables.columns import TableError
+from inducing.tables.errors import TableError
 from inducing.tables.problem import Problem
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {

@@ -17,9 +17,10 @@ from inducing.estimators.classification import Classifier
 from inducing.prediction.predictive import Predictive
 from inducing.saving import load, save
 from inducing.saving.values import fits
-from inducing.tables.columns import Column, TableError, TableWarning, check_present, quoted, wrong_type
+from inducing.tables.columns import CategoricalColumn
+from inducing.tables.errors import TableError, TableWarning, check_present, quoted
 from inducing.tables.reading import read_chunks
-from inducing.tables.schema import warn_of_unseen
+from inducing.tables.schema import Unseen, warn_of_unseen
 
 QUANTILES = (0.05, 0.5, 0.95)
 CHUNK_ROWS = 5000
@@ -59,12 +60,6 @@ class TableModel:
         if len(targets) != estimator.targets_.num_targets:
             raise ValueError(f"{path} names {len(targets)} targets, but the model has {estimator.targets_.num_targets}")
         return cls(estimator, tuple(targets), tuple(excluded))
-
-    @property
-    def text_columns(self) -> tuple[Column, ...]:
-        """The categorical inputs. A chunk of a CSV file might show them as numbers or booleans."""
-        schema = self.estimator.schema_
-        return tuple(column for column in schema.columns if column.kind == "categorical") if schema else ()
 
     def select_inputs(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table without its targets and excluded columns."""
@@ -117,21 +112,23 @@ def predict_table(
         chunk_rows: Rows in a chunk.
         progress: Called with the number of rows of each finished chunk.
     """
-    done = 0
-    unseen, imputed = Counter[str](), Counter[str]()
+    done, imputed, unseen = 0, Counter[str](), Unseen()
     schema = model.estimator.schema_
-    for chunk in read_chunks(path, chunk_rows, [column.name for column in model.text_columns]):
+    # a chunk of a CSV file might show text as numbers or booleans
+    text = [column for column in schema.columns if isinstance(column, CategoricalColumn)] if schema else []
+    for chunk in read_chunks(path, chunk_rows, [column.name for column in text]):
         check_present(keep, chunk.columns, " to keep")
         check_present(exclude, chunk.columns, " to exclude")
         if not len(chunk):
             continue
         inputs: Any = model.select_inputs(chunk.drop(columns=list(exclude)))
         if schema is not None:
-            if not done:
-                _check_text(model, inputs)
             imputed.update(inputs.isna().sum().to_dict())
-            inputs = schema.encode_columns(inputs)
-            unseen.update(inputs.unseen)
+            encoded = schema.encode_columns(inputs)
+            if not done:
+                _check_text(text, inputs)
+            unseen = encoded.find_unseen(inputs, unseen)
+            inputs = encoded
         predictions = model.tabulate(model.estimator.predict_distribution(inputs), chunk.index)
         if twice := [name for name in keep if name in predictions]:
             raise TableError(f"the predictions also have columns named {quoted(twice)}", "Rename them in the table.")
@@ -147,10 +144,10 @@ def predict_table(
     return done
 
 
-def _check_text(model: TableModel, inputs: pd.DataFrame) -> None:
+def _check_text(columns: Sequence[CategoricalColumn], inputs: pd.DataFrame) -> None:
     """Refuse numbers in a text column. They were read as text, and would be unseen categories."""
-    for column in model.text_columns:
-        if column.name in inputs and not column.has_numeric_category:
-            values = inputs[column.name].dropna()
-            if len(values) and pd.to_numeric(values, errors="coerce").notna().all():
-                raise wrong_type(column, "numeric")
+    for column in columns:
+        values = inputs[column.name].dropna()
+        is_numeric = len(values) > 0 and pd.to_numeric(values, errors="coerce").notna().all()
+        if is_numeric and not column.has_numeric_category:
+            raise column.wrong_type("numeric")

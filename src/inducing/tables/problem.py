@@ -12,7 +12,9 @@ from pandas.api import types
 
 from inducing.checks import check_known
 from inducing.estimators.classification import narrow_labels
-from inducing.tables.columns import TableError, check_complete, check_present, describe, encode, quoted
+from inducing.estimators.likelihoods import CLASSIFICATION
+from inducing.tables.columns import Column, describe
+from inducing.tables.errors import TableError, check_complete, check_present, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
 # integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
@@ -55,17 +57,19 @@ def make_problem(
     test_fraction: float = 0.1,
     seed: int = 0,
     impute: bool = False,
+    likelihood: str | None = None,
 ) -> Problem:
     """Make a prediction problem from a table.
 
     Arguments:
         table: All columns.
         targets: The columns to predict. Several are possible in regression.
-        task: "regression" or "classification". Default: inferred from the target.
+        task: "regression" or "classification". Default: inferred from the likelihood, else from the target.
         exclude: Columns to ignore.
         test_fraction: Fraction of the rows to test on, drawn at random and stratified by class.
         seed: Seed of the test rows.
         impute: Whether missing inputs are replaced by the median or the most frequent category of the training rows.
+        likelihood: Name of the likelihood that the model will have. Default: that of the task.
 
     Example:
         >>> import pandas as pd
@@ -82,23 +86,22 @@ def make_problem(
         raise TableError(f"the table has {len(table)} rows; at least {MIN_ROWS} are needed")
     for name in targets:
         check_complete(table[name], f"target {name!r}", "Remove those rows.")
-    task, reason = (task, "requested") if task else _infer_task(table, targets)
+    columns = [describe(table[name], impute=False) for name in targets]
+    task, reason = (task, "requested") if task else _infer_task(table[list(targets)], columns[0], likelihood)
     check_known("task", task, ("regression", "classification"))
     if task == "classification" and len(targets) > 1:
         raise ValueError(f"classification has one target, got {quoted(targets)}. Fit a model for each.")
     if task == "classification":
-        y = groups = _to_labels(table[targets[0]])
+        y = groups = _to_labels(columns[0], table[targets[0]])
     else:
-        y = np.stack([_to_numbers(table[name]) for name in targets], 1)
-        if constant := [name for name, column in zip(targets, y.T, strict=True) if (column == column[0]).all()]:
-            raise TableError(f"target {quoted(constant)} is constant, so there is nothing to predict")
+        y = np.stack([_to_numbers(column, table[column.name]) for column in columns], 1)
         y, groups = y[:, 0] if len(targets) == 1 else y, np.zeros(len(table))
     train, test = _split(groups, test_fraction, seed)
     if not len(test):
         raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
     inputs = table.drop(columns=[*targets, *exclude])
     encoded = learn_schema(inputs, impute, train)
-    warn_of_unseen(encoded.unseen)
+    warn_of_unseen(encoded.find_unseen(inputs))
     return Problem(inputs, encoded, y, tuple(targets), task, reason, tuple(exclude), train, test)
 
 
@@ -113,42 +116,45 @@ def _check_columns(table: pd.DataFrame, targets: Sequence[str], exclude: Sequenc
         raise TableError(f"no input columns are left to predict {quoted(targets)}; the table has {quoted(table)}")
 
 
-def _infer_task(table: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
-    """Text, booleans and integers with few distinct values are classes."""
-    if len(targets) > 1:
+def _infer_task(targets: pd.DataFrame, column: Column, likelihood: str | None) -> tuple[str, str]:
+    """The task and the reason for it. Text, booleans and integers with few distinct values are classes."""
+    if likelihood not in (None, "auto"):
+        return "classification" if likelihood in CLASSIFICATION else "regression", f"the likelihood is {likelihood}"
+    if targets.shape[1] > 1:
         return "regression", "there are several targets"
-    values, name = table[targets[0]], repr(targets[0])
+    values, name = targets[column.name], repr(column.name)
     if types.is_bool_dtype(values.dtype):
         return "classification", f"{name} is true or false"
-    if describe(values, impute=False).kind == "categorical":
+    if column.kind == "categorical":
         return "classification", f"{name} is text"
-    numbers, distinct = values.dropna().astype(float), values.nunique()
+    numbers, distinct = values.astype(float), values.nunique()
     if (numbers % 1 == 0).all() and 2 <= distinct <= min(MAX_CLASSES, len(numbers) / ROWS_PER_CLASS):
         return "classification", f"{name} has {distinct} distinct whole numbers"
     return "regression", f"{name} is numeric"
 
 
-def _to_numbers(values: pd.Series) -> Float[np.ndarray, " N"]:
-    column = describe(values, impute=False)
-    if column.kind != "numeric":
+def _to_numbers(column: Column, values: pd.Series) -> Float[np.ndarray, " N"]:
+    if column.kind == "categorical":
         raise TableError(f"target {column.name!r} is text, e.g. {column.categories[0]!r}", "Regression needs numbers.")
-    return encode(column, values)
+    numbers = column.to_codes(values)
+    if (numbers == numbers[0]).all():
+        raise TableError(f"target {column.name!r} is constant, so there is nothing to predict")
+    return numbers
 
 
-def _to_labels(values: pd.Series) -> Shaped[np.ndarray, " N"]:
+def _to_labels(column: Column, values: pd.Series) -> Shaped[np.ndarray, " N"]:
     """Booleans, integers or text."""
-    if describe(values, impute=False).kind == "categorical":
+    labels = narrow_labels(values)
+    if column.kind == "categorical":
         labels = np.array([str(value) for value in values], dtype=object)
-    else:
-        labels = narrow_labels(values)
-        if labels.dtype.kind not in "biu":
-            numbers = _to_numbers(values)
-            if (fractions := numbers[numbers % 1 != 0]).size:
-                raise TableError(f"target {values.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
-            labels = numbers.astype(np.int64)
+    elif labels.dtype.kind not in "biu":
+        numbers = column.to_codes(values)
+        if (fractions := numbers[numbers % 1 != 0]).size:
+            raise TableError(f"target {column.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
+        labels = numbers.astype(np.int64)
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise TableError(f"target {values.name!r} has only one class, {classes.tolist()[0]!r}")
+        raise TableError(f"target {column.name!r} has only one class, {classes.tolist()[0]!r}")
     return labels
 
 

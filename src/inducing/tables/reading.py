@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from inducing.extras import require
-from inducing.tables.columns import TableError, quoted
+from inducing.tables.errors import TableError, quoted
 
 CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 # pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong. Before 3.1 it
@@ -28,8 +28,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
     Parquet needs an extra: ``pip install "inducing[parquet]"``.
     """
-    chunks = list(read_chunks(path))
-    return chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+    (table,) = read_chunks(path)
+    return table
 
 
 def read_chunks(path: str | Path, rows: int | None = None, text: Collection[str] = ()) -> Iterator[pd.DataFrame]:

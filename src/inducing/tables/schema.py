@@ -7,17 +7,19 @@ and the values that replace missing ones. A later table that does not match is r
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from inducing.saving.values import take
-from inducing.tables.columns import Column, Kind, TableError, TableWarning, describe, encode, quoted
+from inducing.tables.columns import Column, column_from_json, describe, encode, to_texts
+from inducing.tables.errors import TableError, TableWarning, quoted
+
+# categories that the training table did not have: by column, the number of their rows and the first few
+Unseen = dict[str, tuple[int, list[str]]]
+UNSEEN_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,7 @@ class Schema:
     @property
     def encoded_names(self) -> tuple[str, ...]:
         """The names of the encoded columns: "size", or "colour=red" for each category."""
-        parts = ([f"{c.name}={value}" for value in c.categories] or [c.name] for c in self.columns)
-        return tuple(name for part in parts for name in part)
+        return tuple(name for column in self.columns for name in column.encoded_names)
 
     def encode(self, table: pd.DataFrame) -> Float[np.ndarray, "N D"]:
         """Convert a table to numbers: numeric columns unchanged, categories one-hot, all zero for unseen categories.
@@ -71,11 +72,11 @@ class Schema:
         additional and mistyped columns are refused.
         """
         encoded = self.encode_columns(table)
-        warn_of_unseen(encoded.unseen)
+        warn_of_unseen(encoded.find_unseen(table))
         return encoded.to_numpy()
 
     def encode_columns(self, table: pd.DataFrame) -> EncodedTable:
-        """Convert each column to numbers or to positions of categories. Unseen categories are counted, not warned of."""
+        """Convert each column to numbers or to positions of categories. There is no warning of unseen categories."""
         check_table(table)
         names, known = list(table.columns), self.names
         here, wanted = set(names), set(known)
@@ -94,14 +95,15 @@ class Schema:
 
     def to_json(self) -> list[dict[str, Any]]:
         """The columns as JSON."""
-        return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
+        return [
+            {"name": column.name, "kind": column.kind, "categories": [*column.categories], "fill": column.fill}
+            for column in self.columns
+        ]
 
     @classmethod
     def from_json(cls, columns: list[dict[str, Any]]) -> Schema:
         """The inverse of `to_json`. The columns may come from an untrusted file."""
-        for column in columns:
-            take(column, "a column of the schema", name=str, kind=Kind, categories=list[str], fill=float | str | None)
-        return cls(tuple(Column(**{**column, "categories": tuple(column["categories"])}) for column in columns))
+        return cls(tuple(map(column_from_json, columns)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,21 +121,23 @@ class EncodedTable:
     def __len__(self) -> int:
         return len(self.codes[0])
 
-    def take(self, rows: Int[np.ndarray, " K"]) -> EncodedTable:
+    def take(self, rows: Int[np.ndarray, " K"] | slice) -> EncodedTable:
         """Select rows by position."""
         return EncodedTable(self.schema, tuple(codes[rows] for codes in self.codes))
 
-    @property
-    def unseen(self) -> Counter[str]:
-        """Number of rows with an unseen category by column, where there are some."""
-        columns = zip(self.schema.columns, self.codes, strict=True)
-        return +Counter({c.name: int((codes < 0).sum()) for c, codes in columns if c.kind == "categorical"})
+    def find_unseen(self, table: pd.DataFrame, before: Unseen | None = None) -> Unseen:
+        """Find the categories of the table that the schema does not have, and add them to those of the chunks before."""
+        found = dict(before or {})
+        for column, codes in zip(self.schema.columns, self.codes, strict=True):
+            if column.kind == "categorical" and (codes < 0).any():
+                texts = to_texts(table[column.name][codes < 0])
+                rows, examples = found.get(column.name, (0, []))
+                found[column.name] = rows + len(texts), list(dict.fromkeys([*examples, *texts]))[:UNSEEN_EXAMPLES]
+        return found
 
     def to_numpy(self) -> Float[np.ndarray, "N D"]:
         """The numbers, and one column of 0 and 1 for each category."""
-        positions = (np.arange(len(column.categories)) for column in self.schema.columns)
-        columns = [codes[:, None] for codes in self.codes]
-        parts = [column == each if each.size else column for column, each in zip(columns, positions, strict=True)]
+        parts = [column.expand(codes) for column, codes in zip(self.schema.columns, self.codes, strict=True)]
         return np.concatenate(parts, axis=1, dtype=float)
 
 
@@ -147,41 +151,39 @@ def learn_schema(
     check_table(table)
     if table.empty:
         raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
-    columns, all_codes, errors = [], [], []
-    constant, copies, seen = [], [], dict[int, str]()
+    found, errors = [], []
     for name in table.columns:
         try:
             column = describe(table[name].iloc[train], impute)
-            codes = encode(column, table[name])
+            found.append((column, encode(column, table[name])))
         except TableError as error:
             errors.append(error)
-            continue
-        columns.append(column)
-        all_codes.append(codes)
-        known = codes[train]
-        if (known == known[0]).all():
-            constant.append(name)
-        elif (original := seen.setdefault(hash(known.tobytes()), name)) != name:
-            copies.append(f"{name} = {original}")
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise TableError(
-            f"{len(errors)} columns cannot be used: {'; '.join(error.problem for error in errors)}",
-            " ".join(dict.fromkeys(error.advice for error in errors)),
-            dict.fromkeys(remedy for error in errors for remedy in error.remedies),
-        )
+        raise TableError.combine(errors)
+    columns, codes = zip(*found, strict=True)
+    encoded = EncodedTable(Schema(columns), codes)
+    _warn_of_uninformative(encoded.take(train))
+    return encoded
+
+
+def _warn_of_uninformative(encoded: EncodedTable) -> None:
+    """Warn of constant and of duplicate columns."""
+    constant, copies, first = [], [], dict[int, str]()
+    for name, codes in zip(encoded.schema.names, encoded.codes, strict=True):
+        if (codes == codes[0]).all():
+            constant.append(name)
+        elif (original := first.setdefault(hash(codes.tobytes()), name)) != name:
+            copies.append(f"{name} = {original}")
     for kind, names in (("constant", constant), ("duplicate", copies)):
         if names:
-            warnings.warn(f"{kind} columns are not informative: {quoted(names)}", TableWarning, stacklevel=3)
-    return EncodedTable(Schema(tuple(columns)), tuple(all_codes))
+            warnings.warn(f"{kind} columns are not informative: {quoted(names)}", TableWarning, stacklevel=4)
 
 
-def warn_of_unseen(unseen: Mapping[str, int]) -> None:
-    """Warn of unseen categories: number of rows by column."""
-    for name, rows in unseen.items():
-        message = f"column {name!r}: {rows} rows have categories that the training table did not have"
-        warnings.warn(message, TableWarning, stacklevel=4)
+def warn_of_unseen(unseen: Unseen) -> None:
+    """Warn of unseen categories."""
+    for name, (rows, examples) in unseen.items():
+        found = f"{rows} rows have categories that the training table did not have, e.g. {quoted(examples)}"
+        warnings.warn(f"column {name!r}: {found}", TableWarning, stacklevel=4)
 
 
 def check_table(table: object) -> None:
