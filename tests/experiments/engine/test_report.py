@@ -6,7 +6,7 @@ import pytest
 
 from inducing.experiments.engine.registry import EXPERIMENTS
 from inducing.experiments.engine.report import report, selected
-from inducing.experiments.engine.store import Store, config_key
+from inducing.experiments.engine.store import Store, config_key, finished_run
 
 UCI = {"elbo_per_datapoint": 0.73, "test_log_likelihood": -1.0, "rmse": 0.5}
 
@@ -15,7 +15,7 @@ def add(folder, name, preset="cpu", metrics=UCI, **wanted):
     """Runs of all configurations of a preset that have the wanted values."""
     for config in EXPERIMENTS[name].configs(preset):
         if all(getattr(config, key) == value for key, value in wanted.items()):
-            Store(folder / f"{name}.jsonl").add(asdict(config), metrics, 1.0)
+            Store(folder / f"{name}.jsonl").add(finished_run(asdict(config), metrics, 1.0))
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import Any
 
 from inducing.errors import DivergenceError
 from inducing.experiments.engine.experiment import Run
-from inducing.experiments.engine.runs import Executed, Pool, execute
+from inducing.experiments.engine.runs import Pool, execute
+from inducing.experiments.engine.store import Result
 from inducing.extras import require
 
 CONNECT_SECONDS = 10.0
@@ -40,7 +41,7 @@ def connect(address: str) -> Iterator[Pool]:
             raise OSError(f"lost the Dask scheduler at {address}; the same command continues") from error
 
 
-def run_on_worker(run: Run, config: Any) -> Executed:
+def run_on_worker(run: Run, config: Any) -> Result:
     """Execute one run on a worker."""
     from distributed import get_worker
 

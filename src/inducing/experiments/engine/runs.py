@@ -20,15 +20,13 @@ from typing import Any, NamedTuple
 import torch
 
 from inducing.errors import DivergenceError
-from inducing.experiments.engine.experiment import Metrics, Run, key_of
-from inducing.experiments.engine.store import Origin, Store, origin
+from inducing.experiments.engine.experiment import Run, key_of
+from inducing.experiments.engine.store import Result, Store, finished_run
 from inducing.extras import require
 from inducing.inference.parallel.ranks import join
 
 # between two attempts to lock the runs that other processes are executing
 RETRY_SECONDS = 0.5
-# metrics, seconds, and the version of the package that executed the run
-Executed = tuple[Metrics, float, Origin]
 
 
 class Outcome(NamedTuple):
@@ -56,8 +54,10 @@ class Task(NamedTuple):
 
     @property
     def checkpoint(self) -> Path:
-        """The folder for its checkpoints."""
-        return self.store.checkpoint(dataclasses.asdict(self.config))
+        """The folder for its checkpoints. The process that executes the run holds a lock of the same name."""
+        folder = self.store.path.parent / "checkpoints"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.store.path.stem}-{key_of(self.config)}"
 
     def lock(self) -> Callable[[], None] | None:
         """Lock the run for this process. Return a function that releases it, or None if another process has the lock.
@@ -72,12 +72,11 @@ class Task(NamedTuple):
             lock.acquire(timeout=0)
         return lock.release if lock.is_locked else None
 
-    def finish(self, executed: Executed) -> Outcome:
+    def finish(self, result: Result) -> Outcome:
         """Store the result and remove the checkpoints."""
-        metrics, seconds, made_by = executed
-        self.store.add(dataclasses.asdict(self.config), metrics, seconds, made_by)
+        self.store.add(result)
         shutil.rmtree(self.checkpoint, ignore_errors=True)
-        return Outcome(self.config, f"{seconds:.0f} s")
+        return Outcome(self.config, f"{result['seconds']:.0f} s")
 
 
 class Pool(NamedTuple):
@@ -89,14 +88,14 @@ class Pool(NamedTuple):
         failures: Errors that end only their run. Other errors end the sweep.
     """
 
-    submit: Callable[[Task], Future[Executed]]
+    submit: Callable[[Task], Future[Result]]
     capacity: Callable[[], int]
     failures: tuple[type[Exception], ...] = (DivergenceError,)
 
 
 def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
     """Execute runs and store the results. Runs that another process is executing are tried again until it ends."""
-    waiting, running = list(tasks), dict[Future[Executed], tuple[Task, Callable[[], None]]]()
+    waiting, running = list(tasks), dict[Future[Result], tuple[Task, Callable[[], None]]]()
     # however this function ends, no lock is kept
     with ExitStack() as locks:
         while waiting or running:
@@ -127,19 +126,19 @@ def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
                 yield outcome
 
 
-def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = False) -> Executed:
+def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = False) -> Result:
     """Execute one run."""
     start = perf_counter()
     metrics = run(config, checkpoint, progress)
-    return metrics, perf_counter() - start, origin()
+    return finished_run(dataclasses.asdict(config), metrics, perf_counter() - start)
 
 
 @contextmanager
 def this_process(progress: bool) -> Iterator[Pool]:
     """Execute runs one by one in this process, together with the other processes of `torchrun`."""
 
-    def submit(task: Task) -> Future[Executed]:
-        future = Future[Executed]()
+    def submit(task: Task) -> Future[Result]:
+        future = Future[Result]()
         join().broadcast([dataclasses.asdict(task.config), str(task.checkpoint)])
         try:
             future.set_result(execute(task.run, task.config, task.checkpoint, progress))
