@@ -63,10 +63,8 @@ class HMCConfig(Config):
     hmc_leapfrog: int = 20
 
 
-def run(
-    config: Config, checkpoint: Path | None = None, progress: bool = True, recipe: inducing.Recipe | None = None
-) -> Metrics:
-    """Fit one posterior to the toy data; `recipe` replaces that of the configuration."""
+def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+    """Fit one posterior to the toy data."""
     data = inducing.data.toy.cubic(config.num_data, config.split)
     likelihood = inducing.Gaussian(data.noise_variance, learn_variance=False)
     generator = torch.Generator().manual_seed(config.split)
@@ -76,9 +74,7 @@ def run(
         # more inducing points than data, as in the paper
         warnings.simplefilter("ignore", DataWarning)
         network = inducing.models.mlp(1, 1, config.widths, num_inducing=config.num_inducing, **settings)
-        trained = training.train_and_score(
-            network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe
-        )
+        trained = training.train_and_score(network, likelihood, (data.x, data.y), config, checkpoint, progress)
     variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
     predictive = inducing.predict(network, likelihood, INPUTS, config.test_samples)
     return {**trained.nats, "layer_variance": variances, **_curves(predictive)}
