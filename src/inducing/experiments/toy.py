@@ -45,7 +45,6 @@ class Config(training.NetworkConfig):
     hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
-    train_samples: int = 10
 
 
 @dataclass(frozen=True, kw_only=True)

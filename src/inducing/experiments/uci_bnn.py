@@ -30,9 +30,6 @@ class Config(training.NetworkConfig):
     num_inducing: int = 10_000
     recipe: str = "paper:uci"
     num_steps: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    train_samples: int = 10
 
 
 def trials(config: Config) -> list[Config]:

@@ -31,7 +31,6 @@ class Config(training.TrainingConfig):
     hidden_log_precision: float = -4.0
     recipe: str = "paper:dgp"
     num_steps: int = 20_000
-    train_samples: int = 10
 
 
 def _network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:

@@ -39,7 +39,7 @@ class Experiment:
         run: Function that executes one run. Its arguments are a configuration, a folder for checkpoints, and whether to show
             progress. It returns metrics.
         figure: Function that draws the figure of finished runs.
-        comparison: Table of our results and the paper's.
+        comparison: Our results beside the paper's.
         tables: Function that makes further tables from finished runs.
         exists: Function that returns whether a point of the grid is a run. Some datasets have fewer splits.
         trials: Function that lists the trial runs of a configuration with undecided settings. Trials use split 0. The
@@ -55,7 +55,7 @@ class Experiment:
     grid: Mapping[str, Sequence[Any]]
     run: Run
     figure: Callable[[list[Result]], Figure]
-    comparison: Comparison | None = None
+    comparison: Comparison
     tables: Callable[[list[Result]], list[Table]] = lambda results: []
     exists: Callable[[Any], bool] = lambda config: True
     trials: Callable[[Any], Sequence[Any]] = lambda config: ()
@@ -70,7 +70,7 @@ class Experiment:
         Arguments:
             name: Its name there.
             paper: The paper's settings, if the file has no other values for them.
-            functions: `run`, `figure` and, if there are any, `comparison` and `tables`.
+            functions: `run`, `figure`, `comparison` and, if there are any, `tables`.
             settings: Other arguments by name.
         """
         description = dict(DESCRIPTIONS[name])
@@ -111,6 +111,15 @@ class Experiment:
         axes = sorted(self.grid, key=lambda axis: axis == "split")
         return sorted(results, key=lambda result: [self.grid[axis].index(result["config"][axis]) for axis in axes])
 
+    def row(self, config: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The grid values of a configuration but its split: the row of its result in a table."""
+        return tuple(config[axis] for axis in self.grid if axis != "split")
+
+    def all_tables(self, results: list[Result], brief: bool = False) -> list[Table]:
+        """The comparison with the paper, brief for a terminal, and the further tables."""
+        compared = [self.comparison.table(results, brief)] if self.comparison.measures else []
+        return compared + self.tables(results)
+
     def differences(self, preset: str) -> dict[str, str]:
         """Sentences about the differences of a preset from the paper, by field."""
         paper, parts = dataclasses.asdict(self.paper) | dict(self.grid), self._parts(preset)
@@ -133,9 +142,17 @@ class Experiment:
         return [{**changes, **part} for part in parts]
 
 
+def settings_of(config: Any) -> dict[str, Any]:
+    """The settings of a configuration as the store has them: without those that are None.
+
+    So a new field with the default None changes no key, and stored runs are still found.
+    """
+    return {name: value for name, value in dataclasses.asdict(config).items() if value is not None}
+
+
 def key_of(config: Any) -> str:
     """The key of a configuration in the store."""
-    return config_key(dataclasses.asdict(config))
+    return config_key(settings_of(config))
 
 
 def _words(value: Any) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from inducing.errors import DivergenceError
-from inducing.experiments.engine.experiment import Run, key_of
+from inducing.experiments.engine.experiment import Run, key_of, settings_of
 from inducing.experiments.engine.store import Result, Store, finished_run
 from inducing.extras import require
 from inducing.inference.parallel.ranks import join
@@ -130,7 +130,7 @@ def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = Fal
     """Execute one run."""
     start = perf_counter()
     metrics = run(config, checkpoint, progress)
-    return finished_run(dataclasses.asdict(config), metrics, perf_counter() - start)
+    return finished_run(settings_of(config), metrics, perf_counter() - start)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import inducing
 from inducing import metrics
-from inducing.experiments.engine.experiment import Metrics
+from inducing.experiments.engine.experiment import Metrics, settings_of
 from inducing.inference.batches import Augment
 from inducing.inference.recipes import as_recipe
 from inducing.nn.likelihoods import Likelihood
@@ -30,6 +30,9 @@ class TrainingConfig:
         num_inducing: Number of inducing points.
         recipe: Name of the recipe.
         num_steps: Number of gradient steps. None: it depends on the posterior.
+        batch_size: Number of rows in a batch. None: that of the recipe.
+        learning_rate: Initial learning rate. None: that of the recipe.
+        train_samples: Number of posterior samples in each step. None: that of the recipe.
         test_samples: Number of posterior samples of the ELBO and of predictions.
         split: Number of the split of the data, and the seed of the run.
     """
@@ -39,6 +42,9 @@ class TrainingConfig:
     num_inducing: int = 100
     recipe: str
     num_steps: int | None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    train_samples: int | None = 10
     test_samples: int = 100
     split: int = 0
 
@@ -65,11 +71,12 @@ class NetworkConfig(TrainingConfig):
 
 def recipe_of(config: TrainingConfig) -> inducing.Recipe:
     """The recipe named by a configuration, with the settings of the configuration."""
-    fields = dataclasses.asdict(config)
-    if "train_samples" in fields:
-        fields["num_samples"] = fields["train_samples"]
-    settings = {field.name for field in dataclasses.fields(inducing.Recipe)}
-    return as_recipe(config.recipe).replace(**{name: fields[name] for name in fields.keys() & settings})
+    settings = settings_of(config)
+    settings["num_samples"] = settings.get("train_samples")
+    known = [field.name for field in dataclasses.fields(inducing.Recipe)]
+    return as_recipe(config.recipe).replace(
+        **{name: settings[name] for name in known if settings.get(name) is not None}
+    )
 
 
 def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, Any]:
