@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from inducing.experiments import toy
+from inducing.experiments.engine.runs import processes
 from inducing.experiments.engine.store import Result
-from inducing.extras import require
 from inducing.files import check_writable, write_atomically
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
 from inducing.pages import render, to_rich
+from inducing.threads import available_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,20 +41,17 @@ METRICS = ("elbo_per_datapoint", "log_likelihood", "kl", "layer_variance")
 
 def demo(out: Path | None, num_steps: int | None, seed: int, console: Console) -> list[Result]:
     """Fit all posteriors in parallel, print the table, and write ``out/toy.png`` and ``out/toy.json``."""
-    require("joblib")
-    from joblib import Parallel, delayed, effective_n_jobs
-
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for name in ("toy.png", "toy.json"):
             check_writable(out / name)
     configs = [dataclasses.replace(config, split=seed, num_steps=num_steps or config.num_steps) for config in CONFIGS]
-    parallel = Parallel(n_jobs=min(len(configs), effective_n_jobs(-1)), return_as="generator_unordered")
-    found: dict[str, Result] = {}
-    for result in parallel(delayed(_run)(config) for config in configs):
-        found[result["config"]["posterior"]] = result
-        console.print(f"fitted {result['config']['posterior']} ({len(found)} of {len(configs)})", highlight=False)
-    results = [found[config.posterior] for config in configs]
+    with processes(min(len(configs), available_cores()), threads=1) as pool:
+        futures = [pool.submit(toy.run, config, None) for config in configs]
+        for number, future in enumerate(as_completed(futures), 1):
+            posterior = future.result()["config"]["posterior"]
+            console.print(f"fitted {posterior} ({number} of {len(configs)})", highlight=False)
+    results = [future.result() for future in futures]
     console.print(to_rich(toy.COMPARISON.table(results, brief=True)))
     console.print(
         "Settings of this demonstration, not the paper's: 40 inducing points (local: 100), a precision for each output, "
@@ -67,9 +64,3 @@ def demo(out: Path | None, num_steps: int | None, seed: int, console: Console) -
         write_atomically(out / "toy.json", f"{json.dumps(numbers, indent=2)}\n".encode())
         console.print(f"wrote {out / 'toy.png'}\nwrote {out / 'toy.json'}", highlight=False)
     return results
-
-
-def _run(config: Config) -> Result:
-    """One fit, in a process with one thread."""
-    torch.set_num_threads(1)
-    return {"config": dataclasses.asdict(config), "metrics": toy.run(config, progress=False)}

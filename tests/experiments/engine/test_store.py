@@ -34,6 +34,10 @@ def test_the_key_is_the_same_on_every_machine():
     assert config_key({"a": 1, "b": [0.1, "x"]}) == "f70a6722f07a5c22"
 
 
+def test_a_new_field_that_is_none_changes_no_key():
+    assert config_key({"a": 1, "b": None}) == config_key({"a": 1})
+
+
 def test_the_same_configuration_is_replaced(tmp_path):
     store = Store(tmp_path / "toy.jsonl")
     for value in (1, 2):

@@ -32,7 +32,7 @@ def connect(address: str) -> Iterator[Pool]:
         executor = client.get_executor(pure=False)
         try:
             yield Pool(
-                lambda task: executor.submit(run_on_worker, task.run, task.config),
+                lambda run, config, checkpoint: executor.submit(run_on_worker, run, config),
                 # two runs for each worker: no worker is idle, and few locks are held before their runs start
                 lambda: 2 * max(1, len(client.scheduler_info(n_workers=-1)["workers"])),
                 (DivergenceError, distributed.KilledWorker),

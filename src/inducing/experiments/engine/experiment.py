@@ -75,8 +75,7 @@ class Experiment:
         """
         description = dict(DESCRIPTIONS[name])
         paper = dataclasses.replace(paper, **description.pop("paper", {}))
-        experiment = cls(name, paper, description.pop("grid"), *functions, **settings)
-        return dataclasses.replace(experiment, **description)
+        return cls(name, paper, description.pop("grid"), *functions, **description | settings)
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
@@ -91,14 +90,13 @@ class Experiment:
 
     def settle(self, config: Any, results: Mapping[str, Result]) -> Any | None:
         """The configuration with the settings of the trial with the best ELBO, or None if a trial is unfinished."""
-        trials = self.trials(config)
+        trials = {key_of(trial): trial for trial in self.trials(config)}
         if not trials:
             return config
-        finished = [results.get(key_of(trial)) for trial in trials]
-        elbos = [result["metrics"]["elbo_per_datapoint"] for result in finished if result is not None]
-        if len(elbos) < len(trials):
+        if not trials.keys() <= results.keys():
             return None
-        return dataclasses.replace(trials[elbos.index(max(elbos))], split=config.split)
+        best = max(trials, key=lambda key: results[key]["metrics"]["elbo_per_datapoint"])
+        return dataclasses.replace(trials[best], split=config.split)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
         """The stored results of these configurations, in the order of the grid."""
@@ -142,17 +140,9 @@ class Experiment:
         return [{**changes, **part} for part in parts]
 
 
-def settings_of(config: Any) -> dict[str, Any]:
-    """The settings of a configuration as the store has them: without those that are None.
-
-    So a new field with the default None changes no key, and stored runs are still found.
-    """
-    return {name: value for name, value in dataclasses.asdict(config).items() if value is not None}
-
-
 def key_of(config: Any) -> str:
     """The key of a configuration in the store."""
-    return config_key(settings_of(config))
+    return config_key(dataclasses.asdict(config))
 
 
 def _words(value: Any) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from inducing.errors import DivergenceError
-from inducing.experiments.engine.experiment import Run, key_of, settings_of
+from inducing.experiments.engine.experiment import Run, key_of
 from inducing.experiments.engine.store import Result, Store, finished_run
 from inducing.extras import require
 from inducing.inference.parallel.ranks import join
@@ -83,12 +84,12 @@ class Pool(NamedTuple):
     """What executes runs.
 
     Arguments:
-        submit: Function that starts a run.
+        submit: Function that starts a run, with the run function, a configuration and a folder for checkpoints.
         capacity: Function that returns the number of runs to start before one has ended.
         failures: Errors that end only their run. Other errors end the sweep.
     """
 
-    submit: Callable[[Task], Future[Result]]
+    submit: Callable[[Run, Any, Path | None], Future[Result]]
     capacity: Callable[[], int]
     failures: tuple[type[Exception], ...] = (DivergenceError,)
 
@@ -113,7 +114,7 @@ def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
                     continue
                 if not task.resume:
                     shutil.rmtree(task.checkpoint, ignore_errors=True)
-                running[pool.submit(task)] = task, release
+                running[pool.submit(task.run, task.config, task.checkpoint)] = task, release
             if not running and waiting:
                 sleep(RETRY_SECONDS)
             for future in wait(running, RETRY_SECONDS if waiting else None, FIRST_COMPLETED).done:
@@ -130,18 +131,18 @@ def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = Fal
     """Execute one run."""
     start = perf_counter()
     metrics = run(config, checkpoint, progress)
-    return finished_run(settings_of(config), metrics, perf_counter() - start)
+    return finished_run(dataclasses.asdict(config), metrics, perf_counter() - start)
 
 
 @contextmanager
 def this_process(progress: bool) -> Iterator[Pool]:
     """Execute runs one by one in this process, together with the other processes of `torchrun`."""
 
-    def submit(task: Task) -> Future[Result]:
+    def submit(run: Run, config: Any, checkpoint: Path | None) -> Future[Result]:
         future = Future[Result]()
-        join().broadcast([dataclasses.asdict(task.config), str(task.checkpoint)])
+        join().broadcast([dataclasses.asdict(config), str(checkpoint)])
         try:
-            future.set_result(execute(task.run, task.config, task.checkpoint, progress))
+            future.set_result(execute(run, config, checkpoint, progress))
         except DivergenceError as error:
             future.set_exception(error)
         return future
@@ -150,15 +151,14 @@ def this_process(progress: bool) -> Iterator[Pool]:
 
 
 @contextmanager
-def processes(jobs: int) -> Iterator[Pool]:
-    """Execute runs in several processes."""
+def processes(jobs: int, threads: int) -> Iterator[Pool]:
+    """Execute runs in several processes, each with this number of threads."""
     require("joblib")
     from joblib.externals.loky import ProcessPoolExecutor
 
-    threads = max(1, (os.cpu_count() or 1) // jobs)
     executor = ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(threads,))
     try:
-        yield Pool(lambda task: executor.submit(execute, task.run, task.config, task.checkpoint), lambda: jobs)
+        yield Pool(partial(executor.submit, execute), lambda: jobs)
     finally:
         executor.shutdown(kill_workers=True)
 

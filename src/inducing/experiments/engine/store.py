@@ -23,8 +23,12 @@ Result = dict[str, Any]
 
 
 def config_key(config: Settings) -> str:
-    """A short hash of a configuration, the same on every machine."""
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    """A short hash of a configuration, the same on every machine.
+
+    Fields that are None are left out: a new field with the default None changes no key, and stored runs are still found.
+    """
+    settings = {name: value for name, value in config.items() if value is not None}
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import inducing
 from inducing import metrics
-from inducing.experiments.engine.experiment import Metrics, settings_of
+from inducing.experiments.engine.experiment import Metrics
 from inducing.inference.batches import Augment
 from inducing.inference.recipes import as_recipe
 from inducing.nn.likelihoods import Likelihood
@@ -71,12 +71,10 @@ class NetworkConfig(TrainingConfig):
 
 def recipe_of(config: TrainingConfig) -> inducing.Recipe:
     """The recipe named by a configuration, with the settings of the configuration."""
-    settings = settings_of(config)
-    settings["num_samples"] = settings.get("train_samples")
-    known = [field.name for field in dataclasses.fields(inducing.Recipe)]
-    return as_recipe(config.recipe).replace(
-        **{name: settings[name] for name in known if settings.get(name) is not None}
-    )
+    settings = dataclasses.asdict(config) | {"num_samples": config.train_samples}
+    known = {field.name for field in dataclasses.fields(inducing.Recipe)}
+    changes = {name: value for name, value in settings.items() if name in known and value is not None}
+    return as_recipe(config.recipe).replace(**changes)
 
 
 def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, Any]:
