@@ -40,7 +40,7 @@ class Experiment:
             progress. It returns metrics.
         figure: Function that draws the figure of finished runs.
         comparison: Our results beside the paper's.
-        tables: Function that makes further tables from finished runs.
+        further_tables: Function that makes further tables from finished runs.
         exists: Function that returns whether a point of the grid is a run. Some datasets have fewer splits.
         trials: Function that lists the trial runs of a configuration with undecided settings. Trials use split 0. The
             settings of the trial with the best ELBO are used for all splits. Test scores are not used.
@@ -56,7 +56,7 @@ class Experiment:
     run: Run
     figure: Callable[[list[Result]], Figure]
     comparison: Comparison
-    tables: Callable[[list[Result]], list[Table]] = lambda results: []
+    further_tables: Callable[[list[Result]], list[Table]] = lambda results: []
     exists: Callable[[Any], bool] = lambda config: True
     trials: Callable[[Any], Sequence[Any]] = lambda config: ()
     title: str = ""
@@ -70,7 +70,7 @@ class Experiment:
         Arguments:
             name: Its name there.
             paper: The paper's settings, if the file has no other values for them.
-            functions: `run`, `figure`, `comparison` and, if there are any, `tables`.
+            functions: `run`, `figure`, `comparison` and, if there are any, `further_tables`.
             settings: Other arguments by name.
         """
         description = dict(DESCRIPTIONS[name])
@@ -113,10 +113,10 @@ class Experiment:
         """The grid values of a configuration but its split: the row of its result in a table."""
         return tuple(config[axis] for axis in self.grid if axis != "split")
 
-    def all_tables(self, results: list[Result], brief: bool = False) -> list[Table]:
+    def tables(self, results: list[Result], brief: bool = False) -> list[Table]:
         """The comparison with the paper, brief for a terminal, and the further tables."""
         compared = [self.comparison.table(results, brief)] if self.comparison.measures else []
-        return compared + self.tables(results)
+        return compared + self.further_tables(results)
 
     def differences(self, preset: str) -> dict[str, str]:
         """Sentences about the differences of a preset from the paper, by field."""

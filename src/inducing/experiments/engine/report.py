@@ -35,7 +35,7 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
         page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
         console: Where to print.
     """
-    for table in experiment.all_tables(_all(experiment, runs), brief=True):
+    for table in experiment.tables(_all(experiment, runs), brief=True):
         console.print(to_rich(table))
     write(Page(experiment.name, [INTRODUCTION, *describe(experiment, runs, page.stem)]), page)
     for path in (page, page.with_suffix(".png")):
@@ -115,7 +115,7 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
     if paper:
         ours = {comparison.key(result["config"]) for result in results}
         blocks.append(f"{len(ours & paper)} of the {len(paper)} rows of the paper's table have runs.")
-    blocks += experiment.all_tables(results)
+    blocks += experiment.tables(results)
     blocks += [experiment.remarks] if experiment.remarks else []
     return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
 
