@@ -66,7 +66,7 @@ def test_files_that_cannot_be_written_are_noticed_before_any_run(tmp_path, monke
     shutil.copy(ROOT / "results" / "linear.jsonl", tmp_path)
     monkeypatch.setattr(toy, "run", lambda *_, **__: pytest.fail("a run was started"))
     monkeypatch.setattr(sweep, "_run_all", lambda *_: pytest.fail("a run was started"))
-    monkeypatch.setattr(report, "_summary", lambda *_: pytest.fail("the report was made"))
+    monkeypatch.setattr(report, "selected", lambda *_: pytest.fail("the report was made"))
     for arguments in (
         ["demo", "--out", tmp_path],
         ["reproduce", "compositional-bnn", "--preset", "smoke", "--out", tmp_path],

@@ -49,7 +49,6 @@ class Config(training.TrainingConfig):
     recipe: str = "paper:toy"
     num_steps: int = 20_000
     learning_rate: float = 1e-2
-    train_samples: int = 10
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:

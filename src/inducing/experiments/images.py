@@ -185,12 +185,9 @@ def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[stor
 def image_experiment(name: str, note: str, published: str = "") -> Experiment:
     """An experiment with image classification; `published` is the name of the paper's table, if it has one."""
     comparison = Comparison(["prior", "posterior"], MEASURES, published, note, num_brief=3)
-    return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison, exists=_exists)
-
-
-def _exists(config: Config) -> bool:
-    """A plain network has no prior."""
-    return (config.posterior == "plain") == (config.prior == "none")
+    # a plain network has no prior
+    settings = {"exists": lambda config: (config.posterior == "plain") == (config.prior == "none")}
+    return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison, **settings)
 
 
 MNIST500 = image_experiment("mnist500", NOTE)

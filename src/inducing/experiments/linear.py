@@ -24,7 +24,7 @@ from inducing.linalg.noise import seeded
 from inducing.pages import Table
 
 FEATURES, NOISE_VARIANCE = 5, 0.1
-COMPARISON = Comparison(["width", "depth", "posterior"], [ELBO])
+COMPARISON = Comparison(["width", "depth", "posterior"], measures=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class Config(training.NetworkConfig):
     batch_size: int = 10_000
     learning_rate: float = 1e-2
     schedule: str = "constant"
+    train_samples: None = None
     test_samples: int = 10
 
 
@@ -113,4 +114,4 @@ def draw_depths(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-LINEAR = Experiment.described("linear", Config(), run, draw_depths, tables=tables)
+LINEAR = Experiment.described("linear", Config(), run, draw_depths, COMPARISON, tables)

@@ -45,7 +45,6 @@ class Config(training.NetworkConfig):
     hidden_log_precision: float = -4.0
     recipe: str = "paper:toy"
     num_steps: int = 5000
-    train_samples: int = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +62,8 @@ class HMCConfig(Config):
     hmc_leapfrog: int = 20
 
 
-def run(
-    config: Config, checkpoint: Path | None = None, progress: bool = True, recipe: inducing.Recipe | None = None
-) -> Metrics:
-    """Fit one posterior to the toy data; `recipe` replaces that of the configuration."""
+def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
+    """Fit one posterior to the toy data."""
     data = inducing.data.toy.cubic(config.num_data, config.split)
     likelihood = inducing.Gaussian(data.noise_variance, learn_variance=False)
     generator = torch.Generator().manual_seed(config.split)
@@ -76,9 +73,7 @@ def run(
         # more inducing points than data, as in the paper
         warnings.simplefilter("ignore", DataWarning)
         network = inducing.models.mlp(1, 1, config.widths, num_inducing=config.num_inducing, **settings)
-        trained = training.train_and_score(
-            network, likelihood, (data.x, data.y), config, checkpoint, progress, recipe=recipe
-        )
+        trained = training.train_and_score(network, likelihood, (data.x, data.y), config, checkpoint, progress)
     variances = layer_variances(network, config.test_samples, seeded(config.split, "layer variances"))
     predictive = inducing.predict(network, likelihood, INPUTS, config.test_samples)
     return {**trained.nats, "layer_variance": variances, **_curves(predictive)}
@@ -198,11 +193,7 @@ COMPARISON = Comparison(
     "ELBO, log-likelihood and KL in nats per data point. V[Fl]: mean variance of layer l's function over standard normal "
     "inputs. The paper prints the ELBO of global as 2.236, more than the likelihood allows; it is read as -2.236.",
 )
-NUM_INDUCING = Experiment.described(
-    "toy-num-inducing",
-    Config(),
-    run,
-    partial(draw_predictions, title="{num_inducing} points"),
-    Comparison(["num_inducing"], [ELBO._replace(digits=3)]),
-)
+NUMBERS = Comparison(["num_inducing"], [ELBO._replace(digits=3)])
+draw_numbers = partial(draw_predictions, title="{num_inducing} points")
+NUM_INDUCING = Experiment.described("toy-num-inducing", Config(), run, draw_numbers, NUMBERS)
 TOY = Experiment.described("toy", HMCConfig(), run_with_hmc, draw_predictions, COMPARISON, tables)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
 
 from torch import Tensor
 
 import inducing
 from inducing.experiments.engine import training
-from inducing.experiments.uci_tables import run_split, uci_experiment
+from inducing.experiments.uci_tables import uci_experiment
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing, Posterior
 
 
@@ -30,9 +29,6 @@ class Config(training.NetworkConfig):
     num_inducing: int = 10_000
     recipe: str = "paper:uci"
     num_steps: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    train_samples: int = 10
 
 
 def trials(config: Config) -> list[Config]:
@@ -52,9 +48,8 @@ def trials(config: Config) -> list[Config]:
 
 
 def _network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
-    initial = training.initial_values(config, x, y)
-    settings = {"prior": config.prior, "posterior": _posteriors(config), **initial}
-    return inducing.models.mlp(x.shape[1], 1, config.widths, **settings)
+    initial, posteriors = training.initial_values(config, x, y), _posteriors(config)
+    return inducing.models.mlp(x.shape[1], 1, config.widths, prior=config.prior, posterior=posteriors, **initial)
 
 
 def _posteriors(config: Config) -> list[Posterior]:
@@ -68,4 +63,4 @@ def _posteriors(config: Config) -> list[Posterior]:
     return [*[named[below]] * config.depth, named[last or below]]
 
 
-UCI_BNN = uci_experiment("uci-bnn", Config(), partial(run_split, _network), "prior", trials=trials)
+UCI_BNN = uci_experiment("uci-bnn", Config(), _network, "prior", trials=trials)

@@ -13,7 +13,7 @@ import inducing
 from inducing.data import uci
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, RMSE, TEST, Comparison
-from inducing.experiments.engine.experiment import Experiment, Metrics, Run
+from inducing.experiments.engine.experiment import Experiment, Metrics
 
 Build = Callable[[Any, Tensor, Tensor], inducing.Network]
 
@@ -37,23 +37,23 @@ def run_split(
     }
 
 
-def uci_experiment(name: str, paper: Any, run: Run, axis: str, note: str = "", **settings: Any) -> Experiment:
+def uci_experiment(name: str, paper: Any, build: Build, axis: str, note: str = "", **settings: Any) -> Experiment:
     """The experiment of a table of the paper.
 
     Arguments:
         name: Its name; with an underscore, the name of the table in the published numbers.
         paper: The paper's settings.
-        run: Function that executes one run.
+        build: Function that makes the network of a configuration, from the training inputs and targets.
         axis: The field of the configuration between the dataset and the posterior.
         note: Text below the table.
         settings: Other arguments of `Experiment`.
     """
-    comparison = Comparison(
-        ["dataset", axis, "posterior"], (ELBO, TEST, RMSE), name.replace("-", "_"), note, num_brief=2
-    )
+    axes, table = ["dataset", axis, "posterior"], name.replace("-", "_")
+    comparison = Comparison(axes, (ELBO, TEST, RMSE), table, note, num_brief=2)
     # protein has 5 splits, the others have 20
     settings["exists"] = lambda config: config.dataset != "protein" or config.split < 5
-    return Experiment.described(name, paper, run, partial(draw_scores, comparison), comparison, **settings)
+    run, figure = partial(run_split, build), partial(draw_scores, comparison)
+    return Experiment.described(name, paper, run, figure, comparison, **settings)
 
 
 def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.Figure:

@@ -6,7 +6,7 @@ import pytest
 
 from inducing.experiments.engine.registry import EXPERIMENTS
 from inducing.experiments.engine.report import report, selected
-from inducing.experiments.engine.store import Store, config_key
+from inducing.experiments.engine.store import Store, config_key, finished_run
 
 UCI = {"elbo_per_datapoint": 0.73, "test_log_likelihood": -1.0, "rmse": 0.5}
 
@@ -15,7 +15,7 @@ def add(folder, name, preset="cpu", metrics=UCI, **wanted):
     """Runs of all configurations of a preset that have the wanted values."""
     for config in EXPERIMENTS[name].configs(preset):
         if all(getattr(config, key) == value for key, value in wanted.items()):
-            Store(folder / f"{name}.jsonl").add(asdict(config), metrics, 1.0)
+            Store(folder / f"{name}.jsonl").add(finished_run(asdict(config), metrics, 1.0))
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
     ("folder", "out", "message"),
     [
         ("results", "report.pdf", r"\.html or \.md"),
-        ("nowhere", "report.html", "no folder .*nowhere"),
-        (".", "report.html", "contains no runs"),
+        ("nowhere", "report.html", "no runs in .*nowhere"),
+        (".", "report.html", "no runs in"),
     ],
 )
 def test_bad_usage(results, tmp_path, folder, out, message):

@@ -62,8 +62,8 @@ def test_other_runs_do_not_wait_for_a_run_of_another_process(tmp_path):
 def test_locks_are_released_after_an_error(tmp_path):
     tasks = [make_task(tmp_path)._replace(config=config) for config in LINEAR.configs("smoke")[:2]]
 
-    def submit(task):
-        if task is tasks[1]:
+    def submit(run, config, checkpoint):
+        if config is tasks[1].config:
             raise RuntimeError("the pool is full")
         return Future()
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from inducing.errors import DivergenceError
 from inducing.experiments.engine.experiment import Run
-from inducing.experiments.engine.runs import Executed, Pool, execute
+from inducing.experiments.engine.runs import Pool, execute
+from inducing.experiments.engine.store import Result
 from inducing.extras import require
 
 CONNECT_SECONDS = 10.0
@@ -31,7 +32,7 @@ def connect(address: str) -> Iterator[Pool]:
         executor = client.get_executor(pure=False)
         try:
             yield Pool(
-                lambda task: executor.submit(run_on_worker, task.run, task.config),
+                lambda run, config, checkpoint: executor.submit(run_on_worker, run, config),
                 # two runs for each worker: no worker is idle, and few locks are held before their runs start
                 lambda: 2 * max(1, len(client.scheduler_info(n_workers=-1)["workers"])),
                 (DivergenceError, distributed.KilledWorker),
@@ -40,7 +41,7 @@ def connect(address: str) -> Iterator[Pool]:
             raise OSError(f"lost the Dask scheduler at {address}; the same command continues") from error
 
 
-def run_on_worker(run: Run, config: Any) -> Executed:
+def run_on_worker(run: Run, config: Any) -> Result:
     """Execute one run on a worker."""
     from distributed import get_worker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -126,7 +126,7 @@ class Comparison:
 
     Arguments:
         axes: The fields of a configuration that identify a row.
-        measures: The numbers in the columns.
+        measures: The numbers in the columns. Without any there is no table.
         paper_table: The name of the paper's table in the published numbers. Default: the paper has none.
         note: Text below the table.
         num_brief: The number of measures in a brief table. Default: all.
@@ -149,6 +149,11 @@ class Comparison:
             return Estimate(mean, error, splits=5 if "protein" in key else 20)
         return None if number is None else Estimate(number)
 
+    def published_rows(self, configs: Iterable[Any]) -> set[Key]:
+        """The rows of these configurations in which the paper has a number."""
+        keys = {self.key(vars(config)) for config in configs}
+        return {key for key in keys if any(self.paper(key, measure) for measure in self.measures)}
+
     def estimates(self, results: Sequence[Result], measure: Measure) -> tuple[Estimates, Estimates]:
         """Our numbers and the paper's, by row, in the order of the results."""
         groups: dict[Key, list[float]] = defaultdict(list)
@@ -169,7 +174,7 @@ class Comparison:
         return {key: judge(ours[key], paper[key]) for key in paper}
 
     def table(self, results: Sequence[Result], brief: bool = False) -> Table:
-        """The table: for each measure our number, the paper's and a mark.
+        """For each measure our number, the paper's and a mark.
 
         Arguments:
             results: The runs.

@@ -39,8 +39,8 @@ class Experiment:
         run: Function that executes one run. Its arguments are a configuration, a folder for checkpoints, and whether to show
             progress. It returns metrics.
         figure: Function that draws the figure of finished runs.
-        comparison: Table of our results and the paper's.
-        tables: Function that makes further tables from finished runs.
+        comparison: Our results beside the paper's.
+        further_tables: Function that makes further tables from finished runs.
         exists: Function that returns whether a point of the grid is a run. Some datasets have fewer splits.
         trials: Function that lists the trial runs of a configuration with undecided settings. Trials use split 0. The
             settings of the trial with the best ELBO are used for all splits. Test scores are not used.
@@ -55,8 +55,8 @@ class Experiment:
     grid: Mapping[str, Sequence[Any]]
     run: Run
     figure: Callable[[list[Result]], Figure]
-    comparison: Comparison | None = None
-    tables: Callable[[list[Result]], list[Table]] = lambda results: []
+    comparison: Comparison
+    further_tables: Callable[[list[Result]], list[Table]] = lambda results: []
     exists: Callable[[Any], bool] = lambda config: True
     trials: Callable[[Any], Sequence[Any]] = lambda config: ()
     title: str = ""
@@ -70,13 +70,12 @@ class Experiment:
         Arguments:
             name: Its name there.
             paper: The paper's settings, if the file has no other values for them.
-            functions: `run`, `figure` and, if there are any, `comparison` and `tables`.
+            functions: `run`, `figure`, `comparison` and, if there are any, `further_tables`.
             settings: Other arguments by name.
         """
         description = dict(DESCRIPTIONS[name])
         paper = dataclasses.replace(paper, **description.pop("paper", {}))
-        experiment = cls(name, paper, description.pop("grid"), *functions, **settings)
-        return dataclasses.replace(experiment, **description)
+        return cls(name, paper, description.pop("grid"), *functions, **description | settings)
 
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
@@ -91,14 +90,13 @@ class Experiment:
 
     def settle(self, config: Any, results: Mapping[str, Result]) -> Any | None:
         """The configuration with the settings of the trial with the best ELBO, or None if a trial is unfinished."""
-        trials = self.trials(config)
+        trials = {key_of(trial): trial for trial in self.trials(config)}
         if not trials:
             return config
-        finished = [results.get(key_of(trial)) for trial in trials]
-        elbos = [result["metrics"]["elbo_per_datapoint"] for result in finished if result is not None]
-        if len(elbos) < len(trials):
+        if not trials.keys() <= results.keys():
             return None
-        return dataclasses.replace(trials[elbos.index(max(elbos))], split=config.split)
+        best = max(trials, key=lambda key: results[key]["metrics"]["elbo_per_datapoint"])
+        return dataclasses.replace(trials[best], split=config.split)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
         """The stored results of these configurations, in the order of the grid."""
@@ -110,6 +108,15 @@ class Experiment:
         """Put results in the order of the grid, with the splits of a row together."""
         axes = sorted(self.grid, key=lambda axis: axis == "split")
         return sorted(results, key=lambda result: [self.grid[axis].index(result["config"][axis]) for axis in axes])
+
+    def row(self, config: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The grid values of a configuration but its split: the row of its result in a table."""
+        return tuple(config[axis] for axis in self.grid if axis != "split")
+
+    def tables(self, results: list[Result], brief: bool = False) -> list[Table]:
+        """The comparison with the paper, brief for a terminal, and the further tables."""
+        compared = [self.comparison.table(results, brief)] if self.comparison.measures else []
+        return compared + self.further_tables(results)
 
     def differences(self, preset: str) -> dict[str, str]:
         """Sentences about the differences of a preset from the paper, by field."""

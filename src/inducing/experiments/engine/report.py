@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inducing.experiments.engine.comparison import STYLES, TOLERANCE, Comparison, Verdict
+from inducing.experiments.engine.comparison import STYLES, TOLERANCE, Verdict
 from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.engine.store import Result, Store
 from inducing.experiments.paper import published
@@ -22,6 +22,7 @@ INTRODUCTION = (
     f"spread over the paper's splits is used if it is larger. A difference below {TOLERANCE} nats does not count. Numbers "
     "that are neither good nor bad are equal, or differ."
 )
+# the finished runs of an experiment by preset
 Runs = Mapping[str, list[Result]]
 
 
@@ -34,9 +35,7 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
         page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
         console: Where to print.
     """
-    results = _all(experiment, runs)
-    tables = [] if experiment.comparison is None else [experiment.comparison.table(results, brief=True)]
-    for table in tables + experiment.tables(results):
+    for table in experiment.tables(_all(experiment, runs), brief=True):
         console.print(to_rich(table))
     write(Page(experiment.name, [INTRODUCTION, *describe(experiment, runs, page.stem)]), page)
     for path in (page, page.with_suffix(".png")):
@@ -59,73 +58,17 @@ def report(results: Path, out: Path) -> None:
 
     if out.suffix not in (".html", ".md"):
         raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
-    if not results.is_dir():
-        raise ValueError(f"there is no folder {results}; `inducing reproduce NAME --out {results}` makes it")
     stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
     if not any(stored.values()):
-        raise ValueError(f"{results} contains no runs; `inducing reproduce NAME --out {results}` makes them")
+        raise ValueError(f"there are no runs in {results}; `inducing reproduce NAME --out {results}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
     check_writable(out)
-    runs = {name: selected(experiment, stored[name]) for name, experiment in EXPERIMENTS.items()}
-    blocks = _summary({name: (each.comparison, _all(each, runs[name])) for name, each in EXPERIMENTS.items()})
+    rows, sections = [], list[Block]()
     for name, experiment in EXPERIMENTS.items():
-        blocks.append(Heading(name))
-        if runs[name]:
-            blocks += describe(experiment, runs[name], name)
-            continue
-        # stored runs may be of the smoke preset, or of an earlier version of a preset
-        number = f"None of the {len(stored[name])} stored runs has the settings of the preset paper or cpu"
-        found = number if stored[name] else "No runs are stored"
-        blocks += [_sentence(experiment.title), f"{found}: `inducing reproduce {name}` makes them."]
-    write(Page("Results beside the paper's", blocks), out, results)
-
-
-def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, list[Result]]:
-    """The runs to show, by preset: for each row those with the paper's settings, or else those of the cpu preset.
-
-    The choice depends only on settings, never on results.
-    """
-    axes = [axis for axis in experiment.grid if axis != "split"]
-    cpu, paper = (experiment.finished(experiment.configs(preset), results) for preset in ("cpu", "paper"))
-    rows = [[result["config"][axis] for axis in axes] for result in paper]
-    cpu = [result for result in cpu if [result["config"][axis] for axis in axes] not in rows]
-    return {preset: chosen for preset, chosen in (("cpu", cpu), ("paper", paper)) if chosen}
-
-
-def describe(experiment: Experiment, runs: Runs, stem: str) -> list[Block]:
-    """The settings, tables and figure of finished runs.
-
-    Arguments:
-        experiment: The experiment.
-        runs: Its finished runs by preset.
-        stem: The name of the figure's file, without ".png".
-    """
-    results, comparison = _all(experiment, runs), experiment.comparison
-    blocks: list[Block] = [_sentence(experiment.title)]
-    for preset, chosen in runs.items():
-        # the table shows which part of the grid has runs
-        changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
-        settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
-        blocks.append(f"{len(chosen)} runs of preset {preset}, {settings}.")
-    if comparison is not None:
-        keys = {comparison.key(vars(config)) for config in experiment.configs("paper")}
-        paper = {key for key in keys if any(comparison.paper(key, measure) for measure in comparison.measures)}
-        if paper:
-            ours = {comparison.key(result["config"]) for result in results}
-            blocks.append(f"{len(ours & paper)} of the {len(paper)} rows of the paper's table have runs.")
-        blocks.append(comparison.table(results))
-    blocks += experiment.tables(results)
-    blocks += [experiment.remarks] if experiment.remarks else []
-    return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
-
-
-def _summary(runs: Mapping[str, tuple[Comparison | None, list[Result]]]) -> list[Block]:
-    rows = []
-    for name, (comparison, results) in runs.items():
-        verdicts = comparison.verdicts(results) if comparison is not None else {}
-        of_global = (verdict for key, verdict in verdicts.items() if key[-1] == "global")
-        rows.append([name, str(len(results) or "missing"), _count(verdicts.values()), _count(of_global)])
-    return [
+        runs = selected(experiment, stored[name])
+        rows.append(_summarise(experiment, _all(experiment, runs)))
+        sections += [Heading(name), *describe(experiment, runs, name, len(stored[name]))]
+    summary: list[Block] = [
         Heading("Summary"),
         f"Made by `inducing report` from the stored runs. {INTRODUCTION}",
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
@@ -133,15 +76,60 @@ def _summary(runs: Mapping[str, tuple[Comparison | None, list[Result]]]) -> list
         Table(["experiment", "runs", "ELBO beside the paper", "of global"], rows),
         *(f"The paper's {subject}: {note}." for subject, note in published()["notes"].items()),
     ]
+    write(Page("Results beside the paper's", [*summary, *sections]), out, results)
+
+
+def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, list[Result]]:
+    """The runs to show, by preset: for each row those with the paper's settings, or else those of the cpu preset.
+
+    The choice depends only on settings, never on results.
+    """
+    cpu, paper = (experiment.finished(experiment.configs(preset), results) for preset in ("cpu", "paper"))
+    rows = [experiment.row(result["config"]) for result in paper]
+    cpu = [result for result in cpu if experiment.row(result["config"]) not in rows]
+    return {preset: chosen for preset, chosen in (("cpu", cpu), ("paper", paper)) if chosen}
+
+
+def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0) -> list[Block]:
+    """The settings, tables and figure of finished runs.
+
+    Arguments:
+        experiment: The experiment.
+        runs: Its finished runs by preset.
+        stem: The name of the figure's file, without ".png".
+        num_stored: The number of stored runs of all presets.
+    """
+    blocks: list[Block] = [f"{experiment.title[0].upper()}{experiment.title[1:]}."]
+    if not runs:
+        # stored runs may be of the smoke preset, or of an earlier version of a preset
+        number = f"None of the {num_stored} stored runs has the settings of the preset paper or cpu"
+        found = number if num_stored else "No runs are stored"
+        return [*blocks, f"{found}: `inducing reproduce {experiment.name}` makes them."]
+    for preset, chosen in runs.items():
+        # the table shows which part of the grid has runs
+        changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
+        settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
+        blocks.append(f"{len(chosen)} runs of preset {preset}, {settings}.")
+    results, comparison = _all(experiment, runs), experiment.comparison
+    paper = comparison.published_rows(experiment.configs("paper"))
+    if paper:
+        ours = {comparison.key(result["config"]) for result in results}
+        blocks.append(f"{len(ours & paper)} of the {len(paper)} rows of the paper's table have runs.")
+    blocks += experiment.tables(results)
+    blocks += [experiment.remarks] if experiment.remarks else []
+    return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
+
+
+def _summarise(experiment: Experiment, results: list[Result]) -> list[str]:
+    """The row of an experiment in the summary."""
+    verdicts = experiment.comparison.verdicts(results)
+    of_global = (verdict for key, verdict in verdicts.items() if key[-1] == "global")
+    return [experiment.name, str(len(results) or "missing"), _count(verdicts.values()), _count(of_global)]
 
 
 def _count(verdicts: Iterable[Verdict]) -> str:
     counts = Counter(verdicts)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in STYLES if counts[verdict])
-
-
-def _sentence(title: str) -> str:
-    return f"{title[0].upper()}{title[1:]}."
 
 
 def _all(experiment: Experiment, runs: Runs) -> list[Result]:

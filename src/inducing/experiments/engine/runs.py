@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
@@ -20,15 +21,13 @@ from typing import Any, NamedTuple
 import torch
 
 from inducing.errors import DivergenceError
-from inducing.experiments.engine.experiment import Metrics, Run, key_of
-from inducing.experiments.engine.store import Origin, Store, origin
+from inducing.experiments.engine.experiment import Run, key_of
+from inducing.experiments.engine.store import Result, Store, finished_run
 from inducing.extras import require
 from inducing.inference.parallel.ranks import join
 
 # between two attempts to lock the runs that other processes are executing
 RETRY_SECONDS = 0.5
-# metrics, seconds, and the version of the package that executed the run
-Executed = tuple[Metrics, float, Origin]
 
 
 class Outcome(NamedTuple):
@@ -56,8 +55,10 @@ class Task(NamedTuple):
 
     @property
     def checkpoint(self) -> Path:
-        """The folder for its checkpoints."""
-        return self.store.checkpoint(dataclasses.asdict(self.config))
+        """The folder for its checkpoints. The process that executes the run holds a lock of the same name."""
+        folder = self.store.path.parent / "checkpoints"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.store.path.stem}-{key_of(self.config)}"
 
     def lock(self) -> Callable[[], None] | None:
         """Lock the run for this process. Return a function that releases it, or None if another process has the lock.
@@ -72,31 +73,30 @@ class Task(NamedTuple):
             lock.acquire(timeout=0)
         return lock.release if lock.is_locked else None
 
-    def finish(self, executed: Executed) -> Outcome:
+    def finish(self, result: Result) -> Outcome:
         """Store the result and remove the checkpoints."""
-        metrics, seconds, made_by = executed
-        self.store.add(dataclasses.asdict(self.config), metrics, seconds, made_by)
+        self.store.add(result)
         shutil.rmtree(self.checkpoint, ignore_errors=True)
-        return Outcome(self.config, f"{seconds:.0f} s")
+        return Outcome(self.config, f"{result['seconds']:.0f} s")
 
 
 class Pool(NamedTuple):
     """What executes runs.
 
     Arguments:
-        submit: Function that starts a run.
+        submit: Function that starts a run, with the run function, a configuration and a folder for checkpoints.
         capacity: Function that returns the number of runs to start before one has ended.
         failures: Errors that end only their run. Other errors end the sweep.
     """
 
-    submit: Callable[[Task], Future[Executed]]
+    submit: Callable[[Run, Any, Path | None], Future[Result]]
     capacity: Callable[[], int]
     failures: tuple[type[Exception], ...] = (DivergenceError,)
 
 
 def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
     """Execute runs and store the results. Runs that another process is executing are tried again until it ends."""
-    waiting, running = list(tasks), dict[Future[Executed], tuple[Task, Callable[[], None]]]()
+    waiting, running = list(tasks), dict[Future[Result], tuple[Task, Callable[[], None]]]()
     # however this function ends, no lock is kept
     with ExitStack() as locks:
         while waiting or running:
@@ -114,7 +114,7 @@ def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
                     continue
                 if not task.resume:
                     shutil.rmtree(task.checkpoint, ignore_errors=True)
-                running[pool.submit(task)] = task, release
+                running[pool.submit(task.run, task.config, task.checkpoint)] = task, release
             if not running and waiting:
                 sleep(RETRY_SECONDS)
             for future in wait(running, RETRY_SECONDS if waiting else None, FIRST_COMPLETED).done:
@@ -127,22 +127,22 @@ def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
                 yield outcome
 
 
-def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = False) -> Executed:
+def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = False) -> Result:
     """Execute one run."""
     start = perf_counter()
     metrics = run(config, checkpoint, progress)
-    return metrics, perf_counter() - start, origin()
+    return finished_run(dataclasses.asdict(config), metrics, perf_counter() - start)
 
 
 @contextmanager
 def this_process(progress: bool) -> Iterator[Pool]:
     """Execute runs one by one in this process, together with the other processes of `torchrun`."""
 
-    def submit(task: Task) -> Future[Executed]:
-        future = Future[Executed]()
-        join().broadcast([dataclasses.asdict(task.config), str(task.checkpoint)])
+    def submit(run: Run, config: Any, checkpoint: Path | None) -> Future[Result]:
+        future = Future[Result]()
+        join().broadcast([dataclasses.asdict(config), str(checkpoint)])
         try:
-            future.set_result(execute(task.run, task.config, task.checkpoint, progress))
+            future.set_result(execute(run, config, checkpoint, progress))
         except DivergenceError as error:
             future.set_exception(error)
         return future
@@ -151,15 +151,14 @@ def this_process(progress: bool) -> Iterator[Pool]:
 
 
 @contextmanager
-def processes(jobs: int) -> Iterator[Pool]:
-    """Execute runs in several processes."""
+def processes(jobs: int, threads: int) -> Iterator[Pool]:
+    """Execute runs in several processes, each with this number of threads."""
     require("joblib")
     from joblib.externals.loky import ProcessPoolExecutor
 
-    threads = max(1, (os.cpu_count() or 1) // jobs)
     executor = ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(threads,))
     try:
-        yield Pool(lambda task: executor.submit(execute, task.run, task.config, task.checkpoint), lambda: jobs)
+        yield Pool(partial(executor.submit, execute), lambda: jobs)
     finally:
         executor.shutdown(kill_workers=True)
 

@@ -20,13 +20,31 @@ from inducing.files import write_atomically
 
 Settings = Mapping[str, Any]
 Result = dict[str, Any]
-Origin = dict[str, str | None]
 
 
 def config_key(config: Settings) -> str:
-    """A short hash of a configuration, the same on every machine."""
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    """A short hash of a configuration, the same on every machine.
+
+    Fields that are None are left out: a new field with the default None changes no key, and stored runs are still found.
+    """
+    settings = {name: value for name, value in config.items() if value is not None}
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def finished_run(config: Settings, metrics: Settings, seconds: float) -> Result:
+    """The result of a run that this process has just finished, with the version and the commit of this package."""
+    return {
+        "key": config_key(config),
+        "config": dict(config),
+        "metrics": dict(metrics),
+        # the split is the seed of all random numbers of a run
+        "seed": config.get("split"),
+        "seconds": round(seconds, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version("inducing"),
+        "commit": _commit(),
+    }
 
 
 class Store(NamedTuple):
@@ -51,35 +69,14 @@ class Store(NamedTuple):
                 raise ValueError(f"{self.path} line {number} is not a run ({error}); repair or remove it") from error
         return results
 
-    def checkpoint(self, config: Settings) -> Path:
-        """The checkpoint folder of an unfinished run. The process that executes the run holds a lock of the same name."""
-        folder = self.path.parent / "checkpoints"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self.path.stem}-{config_key(config)}"
-
-    def add(self, config: Settings, metrics: Settings, seconds: float, made_by: Origin | None = None) -> None:
-        """Add a finished run, or replace it. `made_by` is the `origin` of a run on another machine."""
+    def add(self, result: Result) -> None:
+        """Add a finished run, or replace it."""
         from filelock import FileLock
 
-        result = {
-            "key": config_key(config),
-            "config": dict(config),
-            "metrics": dict(metrics),
-            # the split is the seed of all random numbers of a run
-            "seed": config.get("split"),
-            "seconds": round(seconds, 2),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            **(made_by or origin()),
-        }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_suffix(".lock")):
             results = self.results() | {result["key"]: result}
             write_atomically(self.path, "".join(f"{json.dumps(each)}\n" for each in results.values()).encode())
-
-
-def origin() -> Origin:
-    """The version and the commit of this package."""
-    return {"version": version("inducing"), "commit": _commit()}
 
 
 def _commit() -> str | None:

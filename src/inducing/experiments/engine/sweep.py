@@ -22,6 +22,7 @@ from inducing.experiments.engine.runs import Task, processes, run_each, this_pro
 from inducing.experiments.engine.store import Result, Store
 from inducing.files import check_writable
 from inducing.inference.parallel.ranks import Ranks, hide_warnings, join
+from inducing.threads import available_cores
 
 
 def reproduce(
@@ -104,10 +105,9 @@ def parse_only(text: str | None, experiment: Experiment) -> dict[str, Any]:
         if not separator or key not in known or key in only:
             keys = f"{experiment.name}: {', '.join(known)}"
             raise ValueError(f"--only takes key=value,... once each, with keys of {keys}; got {part!r}")
-        try:
+        only[key] = value
+        with suppress(ValueError):
             only[key] = json.loads(value)
-        except ValueError:
-            only[key] = value
     return only
 
 
@@ -124,7 +124,7 @@ def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | N
     """Execute all runs and return the failed ones. Runs of other processes are retried until those end."""
     if not tasks:
         return []
-    here = this_process(console.is_terminal) if jobs == 1 else processes(jobs)
+    here = this_process(console.is_terminal) if jobs == 1 else processes(jobs, max(1, available_cores() // jobs))
     executing = here if dask is None else connect(dask)
     failed = []
     with executing as pool:

@@ -30,6 +30,9 @@ class TrainingConfig:
         num_inducing: Number of inducing points.
         recipe: Name of the recipe.
         num_steps: Number of gradient steps. None: it depends on the posterior.
+        batch_size: Number of rows in a batch. None: that of the recipe.
+        learning_rate: Initial learning rate. None: that of the recipe.
+        train_samples: Number of posterior samples in each step. None: that of the recipe.
         test_samples: Number of posterior samples of the ELBO and of predictions.
         split: Number of the split of the data, and the seed of the run.
     """
@@ -39,6 +42,9 @@ class TrainingConfig:
     num_inducing: int = 100
     recipe: str
     num_steps: int | None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    train_samples: int | None = 10
     test_samples: int = 100
     split: int = 0
 
@@ -65,11 +71,10 @@ class NetworkConfig(TrainingConfig):
 
 def recipe_of(config: TrainingConfig) -> inducing.Recipe:
     """The recipe named by a configuration, with the settings of the configuration."""
-    fields = dataclasses.asdict(config)
-    if "train_samples" in fields:
-        fields["num_samples"] = fields["train_samples"]
-    settings = {field.name for field in dataclasses.fields(inducing.Recipe)}
-    return as_recipe(config.recipe).replace(**{name: fields[name] for name in fields.keys() & settings})
+    settings = dataclasses.asdict(config) | {"num_samples": config.train_samples}
+    known = {field.name for field in dataclasses.fields(inducing.Recipe)}
+    changes = {name: value for name, value in settings.items() if name in known and value is not None}
+    return as_recipe(config.recipe).replace(**changes)
 
 
 def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, Any]:
