@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
 from inducing.checks import check_known
-from inducing.estimators.classification import narrow_labels
+from inducing.estimators.targets import narrow_labels
 from inducing.tables.columns import TableError, check_complete, check_present, describe, encode, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
