@@ -121,20 +121,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = self.encoding.check(y, type(self).__name__)
-        check_consistent_length(X, y)
-        rows = self._encode(X, reset=not continues)
-        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("all sample weights are zero")
-        # a row of weight zero is dropped
-        rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
-        if weights.sum() < len(weights) / 10:
-            total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
-            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=3)
-        rows, y, counts = merge_rows(rows, y, weights)
+        rows, y, counts = self._merged_rows(X, y, sample_weight, reset=not continues)
         if not continues:
             self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
@@ -146,6 +133,31 @@ class NetworkEstimator(FittedEstimator, ABC):
         )
         terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
+
+    def _merged_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
+        """Check the data, merge equal rows, and return the distinct rows with their targets and total weights.
+
+        The result does not depend on the order of the rows. Rows of weight zero are dropped.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = self.encoding.check(y, type(self).__name__)
+        check_consistent_length(X, y)
+        rows = self._encode(X, reset)
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        positive = weights > 0
+        if not positive.any():
+            raise ValueError("all sample weights are zero")
+        if weights.sum() < positive.sum() / 10:
+            total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
+            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
+        # labels of any type by their positions
+        targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+        table = np.column_stack([rows, targets])[positive]
+        _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        return rows[positive][first], y[positive][first], np.bincount(group.reshape(-1), weights[positive])
 
     def step_limit(self, num_data: float) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
@@ -217,9 +229,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
         is_normal = isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
         exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
-        points, values = (
-            (x, targets) if exact else choose_inducing_points(x, targets, self.num_inducing, seed=self.seed_)
-        )
+        count = len(x) if exact else self.num_inducing
+        points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
@@ -298,17 +309,6 @@ class SampledFunctions:
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
             outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
             yield Predictive(outputs, self.likelihood, location, scale, self.seed)
-
-
-def merge_rows(
-    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"]
-) -> tuple[Float[np.ndarray, "K D"], np.ndarray, Float[np.ndarray, " K"]]:
-    """Merge equal rows, and return their total weights. The result does not depend on the order of the rows."""
-    # labels of any type by their positions
-    targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-    table = np.concatenate([rows, targets.reshape(len(rows), -1)], axis=1)
-    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return rows[first], y[first], np.bincount(group.reshape(-1), weights)
 
 
 def has_text(X: object) -> bool:
