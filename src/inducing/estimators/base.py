@@ -121,7 +121,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
-        rows, y, counts = self._merged_rows(X, y, sample_weight, reset=not continues)
+        rows, y, counts = self._merge_rows(X, y, sample_weight, reset=not continues)
         if not continues:
             self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
@@ -134,7 +134,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
 
-    def _merged_rows(
+    def _merge_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
         """Check the data, merge equal rows, and return the distinct rows with their targets and total weights.

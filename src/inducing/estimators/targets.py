@@ -47,14 +47,10 @@ class NumericTargets:
         try:
             columns = check_array(y, dtype=np.float64, ensure_all_finite=False, **settings)
         except ValueError as error:
-            values = np.ravel(np.asarray(y, dtype=object))
-            words = pd.Series([value for value in values if isinstance(value, str)], dtype=object)
-            text = words[pd.to_numeric(words, errors="coerce").isna()]
-            if text.empty:
+            if not any(isinstance(value, str) for value in np.ravel(np.asarray(y, dtype=object))):
                 raise
-            raise ValueError(
-                f"y contains text such as {text.iloc[0]!r}. Regression needs numbers; use a classifier for classes."
-            ) from error
+            advice = "Regression needs numbers; use a classifier for classes"
+            raise ValueError(f"y contains text: {error}. {advice}.") from error
         check_finite("y", columns, "Remove them.")
         return columns
 
@@ -189,16 +185,11 @@ def narrow_labels(y: Any) -> Any:
 def check_finite(name: str, values: Float[np.ndarray, "N *D"], advice: str) -> None:
     """Raise an error with the place of the first NaN or infinite value."""
     # scikit-learn's checks look for these words
-    for found, which in (
-        ("NaN", np.isnan(values)),
-        (f"infinity or a value too large for {values.dtype!r}", np.isinf(values)),
-    ):
+    infinity = f"infinity or a value too large for {values.dtype!r}"
+    for found, which in (("NaN", np.isnan(values)), (infinity, np.isinf(values))):
         if which.any():
-            count, first = (
-                which.reshape(len(values), -1).any(1).sum(),
-                " and column ".join(map(str, np.argwhere(which)[0])),
-            )
-            raise ValueError(f"Input {name} contains {found} in {count} rows (first in row {first}). {advice}")
+            rows, first = np.unique(np.nonzero(which)[0]), " and column ".join(map(str, np.argwhere(which)[0]))
+            raise ValueError(f"Input {name} contains {found} in {len(rows)} rows (first in row {first}). {advice}")
 
 
 def encode_scale(name: str, scale: Standardiser) -> Tensors:
