@@ -49,10 +49,7 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
-IMPUTE = (
-    "Remove these rows, or impute: put sklearn.impute.SimpleImputer() before the estimator in a pipeline, pass "
-    "schema=inducing.Schema.of(table, impute=True) for a table, or use the command inducing fit --impute."
-)
+IMPUTE = "Remove these rows or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), inducing fit --impute."
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)

@@ -159,6 +159,9 @@ class LabelTargets:
         try:
             if np.dtype(dtype).kind not in "biufUO" or not all(map(_is_label, values)):
                 raise ValueError("numbers or text are needed")
+            # NumPy 1 would only warn
+            if np.dtype(dtype).kind in "iu" and any(_is_outside(np.iinfo(dtype), value) for value in values):
+                raise ValueError("numbers are too large or too small")
             classes = np.array(values, dtype=str if np.dtype(dtype).kind == "U" else dtype)
             if classes.tolist() != values or not np.array_equal(np.unique(classes), classes):
                 raise ValueError("labels must have this dtype, be different and in order")
@@ -169,6 +172,10 @@ class LabelTargets:
 
 def _is_label(value: object) -> bool:
     return isinstance(value, bool | int | float | str)
+
+
+def _is_outside(limits: np.iinfo, value: object) -> bool:
+    return isinstance(value, int) and not limits.min <= value <= limits.max
 
 
 def narrow_labels(y: Any) -> Any:
