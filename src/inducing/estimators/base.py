@@ -49,7 +49,9 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
-IMPUTE = "Remove these rows or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), inducing fit --impute."
+IMPUTE = (
+    "Remove the rows or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), inducing fit --impute."
+)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
