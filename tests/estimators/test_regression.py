@@ -190,7 +190,7 @@ def test_few_rows_are_all_inducing_points_of_an_exact_last_layer(monkeypatch):
     for changes in ({"likelihood": "student-t"}, {"num_inducing": 20}, {"posterior": "global"}, {"warm_start": True}):
         assert posterior(inducing.BNNRegressor(**changes, max_steps=1).fit(*twice)) == "GlobalInducing", changes
     assert posterior(inducing.DeepGPRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
-    monkeypatch.setattr(architectures, "EXACT_ROWS", 59)
+    monkeypatch.setattr(inducing.BNNRegressor, "exact_rows", 59)
     assert posterior(inducing.BNNRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
 
 
@@ -458,5 +458,15 @@ def test_a_fit_leaves_the_global_generators_alone():
 
 
 def test_text_targets_are_refused_with_an_example():
-    with pytest.raises(ValueError, match=r"such as 'red'.*classifier"):
+    with pytest.raises(ValueError, match=r"y contains text.*'red'.*classifier"):
         inducing.BNNRegressor().fit(np.zeros((3, 1)), ["1.5", "red", "2"])
+
+
+@pytest.mark.parametrize(("value", "found"), [(np.nan, "NaN"), (-np.inf, "infinity")])
+def test_inputs_that_are_not_finite_are_refused_with_their_place(model, value, found):
+    inputs = X.copy()
+    inputs[[3, 5], 1] = value
+    message = rf"Input X contains {found}.* in 2 rows \(first in row 3 and column 1\).*SimpleImputer.*impute"
+    for use in (inducing.BNNRegressor(max_steps=1).fit, model.score):
+        with pytest.raises(ValueError, match=message):
+            use(inputs, Y)

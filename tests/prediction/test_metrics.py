@@ -33,6 +33,31 @@ def test_metrics_are_for_their_likelihoods():
         inducing.metrics.accuracy(numbers, torch.zeros(3, 1))
 
 
+class Ordinal(inducing.nn.Likelihood):
+    """Classes of one's own: an ordered probit with thresholds -1 and 1 for one output."""
+
+    support = "classes"
+
+    def mean(self, outputs):
+        below = torch.special.ndtr(torch.tensor([-1.0, 1.0]) - outputs)
+        return torch.cat([below, torch.ones_like(outputs)], -1).diff(dim=-1, prepend=torch.zeros_like(outputs))
+
+    def log_prob(self, outputs, y):
+        return self.mean(outputs).log()[:, torch.arange(len(y)), y]
+
+    def sample(self, outputs, generator=None):
+        return torch.distributions.Categorical(self.mean(outputs)).sample()
+
+
+def test_classes_of_ones_own():
+    predictive = Predictive(torch.tensor([-3.0, 0.0, 3.0]).reshape(1, 3, 1), Ordinal())
+    y = torch.tensor([0, 1, 1])
+    assert inducing.metrics.accuracy(predictive, y) == pytest.approx(2 / 3)
+    assert inducing.metrics.calibration_curve(predictive, y).num_rows.sum() == 3
+    assert inducing.metrics.entropy(predictive).shape == (3,)
+    assert inducing.metrics.log_likelihood(predictive, y) < 0
+
+
 def test_accuracy():
     predictive = Predictive(torch.eye(3)[None].expand(2, -1, -1), inducing.Categorical())
     assert inducing.metrics.accuracy(predictive, torch.tensor([0, 1, 1])) == pytest.approx(2 / 3)

@@ -151,7 +151,7 @@ def test_a_slash_in_a_key(tmp_path):
         (
             {"object": "Likelihood", "class": "Gaussian", "learned": [], "frozen": []},
             {"scaled_log_variance": torch.zeros(2, 2)},
-            r"cannot be float32 \(2, 2\)",
+            r"is float32 \(2, 2\)",
         ),
     ],
 )

@@ -189,12 +189,24 @@ def test_tensors_must_be_buffers(tmp_path):
         inducing.save(network, tmp_path / "model")
 
 
-def test_a_likelihood_must_have_the_tensors_of_its_class(tmp_path):
+def test_a_likelihood_that_was_resized_is_refused_when_it_is_saved(tmp_path):
     inducing.register(Tempered)
     likelihood = Tempered(2.0)
     likelihood.levels = nn.Parameter(torch.zeros(3, 2))
-    inducing.save(likelihood, tmp_path / "model")
-    with pytest.raises(inducing.SavedModelError, match=r"levels of a Tempered cannot be float32 \(3, 2\)"):
+    message = (
+        r"levels of a Tempered is float32 \(3, 2\), by the specification it is float32 \(2, 2\).*argument for its size"
+    )
+    with pytest.raises(ValueError, match=message):
+        inducing.save(likelihood, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_likelihood_whose_class_has_changed_is_refused_when_it_is_loaded(tmp_path, monkeypatch):
+    inducing.register(Tempered)
+    inducing.save(Tempered(2.0), tmp_path / "model")
+    before = Tempered.__init__
+    monkeypatch.setattr(Tempered, "__init__", lambda self, temperature, num_levels=2: before(self, temperature, 3))
+    with pytest.raises(inducing.SavedModelError, match=r"levels .* is float32 \(2, 2\), by .* float32 \(3, 2\)"):
         inducing.load(tmp_path / "model")
 
 

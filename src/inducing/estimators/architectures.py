@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import is_classifier
 
@@ -12,7 +12,7 @@ from inducing.checks import check_whole
 from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
-from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian
+from inducing.nn.likelihoods import HeteroscedasticGaussian
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, OptimalInducing, Posterior
@@ -35,8 +35,6 @@ DEEP_GP_FEW_ROWS = {"num_steps": 500, "learning_rate": 0.1}
 # whole KL by default.
 ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
-# Up to this many rows, all of them are inducing points of a regression with Gaussian noise, and the last layer is exact.
-EXACT_ROWS = 1000
 # Initial variance of hidden Gaussian processes around their mean function: higher ELBOs after as many steps than with 1.
 HIDDEN_VARIANCE = 0.1
 
@@ -48,6 +46,9 @@ class BNN(NetworkEstimator):
     hidden: Sequence[int] = (50, 50)
     _: KW_ONLY
     prior: Prior | str = "scale"
+
+    auto_likelihood: ClassVar[str] = "heteroscedastic"
+    exact_rows: ClassVar[int] = 1000
 
     def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
         posterior = self.posterior
@@ -63,10 +64,6 @@ class BNN(NetworkEstimator):
         recipe = BNN_FAST.replace(**BNN_FEW_ROWS) if num_data <= FEW_ROWS else BNN_FAST
         return recipe.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
-    def _uses_all_rows(self, rows: int) -> bool:
-        automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
-        return automatic and rows <= EXACT_ROWS and isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
-
     def _width(self) -> int:
         return max([*map(int, self.hidden), self.n_features_in_])
 
@@ -78,6 +75,10 @@ class DeepGP(NetworkEstimator):
     num_layers: int = 2
     _: KW_ONLY
     kernel: Kernel | str = "squared-exponential"
+
+    auto_likelihood: ClassVar[str] = "heteroscedastic-student-t"
+    # none, since each step would cost the cube of the number of rows
+    exact_rows: ClassVar[int] = 0
 
     def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
         kernel: Kernel | list[Kernel] = as_kernel(self.kernel)
@@ -92,10 +93,6 @@ class DeepGP(NetworkEstimator):
         if is_classifier(self):
             return DEEP_GP_CLASSES_FAST
         return DEEP_GP_FAST.replace(**DEEP_GP_FEW_ROWS) if num_data <= FEW_ROWS else DEEP_GP_FAST
-
-    def _uses_all_rows(self, rows: int) -> bool:
-        # each step would cost the cube of the number of rows
-        return False
 
     def _width(self) -> int:
         # random features of the prior for the function of each layer

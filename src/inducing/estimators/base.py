@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,9 @@ from torch import Tensor
 from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, refuse_inference_mode
 from inducing.data.standardise import Standardiser
-from inducing.estimators.likelihoods import Choice
+from inducing.estimators.likelihoods import EXACT, Choice
 from inducing.estimators.state import FittedEstimator
+from inducing.estimators.targets import check_finite
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
@@ -38,7 +39,7 @@ from inducing.inference.training import fit
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
-from inducing.nn.posteriors import DEFAULT_NUM_INDUCING, OptimalInducing, Posterior, posteriors_for_layers
+from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
 from inducing.prediction.predictive import Predictive
 from inducing.prediction.running import draw_functions, run_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
@@ -48,6 +49,9 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
+IMPUTE = (
+    "Remove the rows or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), inducing fit --impute."
+)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -68,6 +72,11 @@ class NetworkEstimator(FittedEstimator, ABC):
     device: str = "cpu"
     verbose: bool = False
 
+    # the likelihood for "auto"
+    auto_likelihood: ClassVar[str]
+    # by default, up to this many rows are all inducing points of a network with an exact last layer
+    exact_rows: ClassVar[int]
+
     @abstractmethod
     def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
         """Make the untrained network. Its last layer is exact given those below, or learned.
@@ -84,20 +93,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         """The recipe "fast" of this kind of network for a number of rows."""
 
     @abstractmethod
-    def _uses_all_rows(self, rows: int) -> bool:
-        """Whether by default all rows are inducing points and the last layer is exact."""
-
-    @abstractmethod
     def _width(self) -> int:
         """Approximate number of values that a prediction holds for each row and draw."""
-
-    @abstractmethod
-    def _default_likelihood(self) -> str:
-        """The name of the likelihood for "auto"."""
-
-    @abstractmethod
-    def _check_targets(self, y: Any) -> np.ndarray:
-        """Check the user's targets and convert them to an array."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to data.
@@ -123,41 +120,43 @@ class NetworkEstimator(FittedEstimator, ABC):
         refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = self._check_targets(y)
-        check_consistent_length(X, y)
-        rows = self._encode(X, reset=not continues)
-        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("all sample weights are zero")
-        # a row of weight zero is dropped
-        rows, y, weights = rows[weights > 0], y[weights > 0], weights[weights > 0]
-        if weights.sum() < len(weights) / 10:
-            total = f"the weights of {len(weights)} rows sum to {weights.sum():.3g}"
-            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=3)
-        rows, y, counts = merge_rows(rows, y, weights)
+        rows, y, counts = self._merge_rows(X, y, sample_weight, reset=not continues)
         if not continues:
-            # under torchrun the seed of rank 0: without a random_state they differ
-            self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-            self.inputs_ = Standardiser.of(rows, counts)
-            is_real = self._choice().likelihood.support == "real"
-            self.targets_ = self.encoding.fit(y, counts, is_real)
+            self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         data = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
-        if not continues:
-            self._build(x, targets)
+        network, likelihood = self.network_.to(device), self.likelihood_.to(device)
+        recipe, name = self._make_recipe(float(counts.sum())), type(self).__name__
         self.history_ = fit(
-            self.network_.to(device),
-            self.likelihood_.to(device),
-            data,
-            self._make_recipe(float(counts.sum())),
-            seed=self.seed_,
-            progress=bool(self.verbose),
-            description=type(self).__name__,
+            network, likelihood, data, recipe, seed=self.seed_, progress=bool(self.verbose), description=name
         )
-        terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
+        terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
+
+    def _merge_rows(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
+        """Check the data, merge equal rows, and return the distinct rows with their targets and total weights.
+
+        The result does not depend on the order of the rows. Rows of weight zero are dropped.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = self.encoding.check(y, type(self).__name__)
+        check_consistent_length(X, y)
+        rows = self._encode(X, reset)
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        positive = weights > 0
+        if not positive.any():
+            raise ValueError("all sample weights are zero")
+        if weights.sum() < positive.sum() / 10:
+            total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
+            warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
+        # labels of any type by their positions
+        targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+        table = np.column_stack([rows, targets])[positive]
+        _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        return rows[positive][first], y[positive][first], np.bincount(group.reshape(-1), weights[positive])
 
     def step_limit(self, num_data: float) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
@@ -195,8 +194,13 @@ class NetworkEstimator(FittedEstimator, ABC):
 
     def _choice(self) -> Choice:
         """The likelihood that `likelihood` names."""
-        name = self._default_likelihood() if is_auto(self.likelihood) else self.likelihood
+        name, optimal = self.likelihood, self._optimal_posterior()
+        exact = None if optimal is None else EXACT[optimal.heteroscedastic]
+        if is_auto(name):
+            name = exact if exact in self.likelihoods else self.auto_likelihood
         check_known("likelihood", name, ("auto", *self.likelihoods))
+        if exact not in (None, name):
+            raise ValueError(f"{optimal} does not support the likelihood {name!r}. Use {exact!r} in a regressor.")
         return self.likelihoods[name]
 
     def _make_recipe(self, num_data: float) -> Recipe:
@@ -210,22 +214,22 @@ class NetworkEstimator(FittedEstimator, ABC):
         found = None if is_auto(last) else posteriors_for_layers(last, 2)[-1]
         return found if isinstance(found, OptimalInducing) else None
 
-    def _build(self, x: Float[Tensor, "N D"], targets: Tensor) -> None:
-        """Choose inducing points, and make the network and the likelihood."""
-        choice, optimal = self._choice(), self._optimal_posterior()
+    def _build(self, rows: Float[np.ndarray, "N D"], y: np.ndarray, counts: Float[np.ndarray, " N"]) -> None:
+        """Learn the scales of the data, choose inducing points, and make the network and the likelihood."""
+        # under torchrun the seed of rank 0: without a random_state they differ
+        self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        choice = self._choice()
+        self.inputs_ = Standardiser.of(rows, counts)
+        self.targets_ = self.encoding.fit(y, counts, choice.likelihood.support == "real")
+        x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         outputs = choice.outputs * self.targets_.num_outputs
         self.likelihood_ = choice.make(self.targets_.num_outputs).double()
         self.likelihood_.check_targets(targets, (outputs,))
-        noise = HeteroscedasticGaussian if optimal is not None and optimal.heteroscedastic else Gaussian
-        if optimal is not None and not isinstance(self.likelihood_, noise):
-            found = type(self.likelihood_).__name__
-            raise ValueError(f"{optimal} does not support the likelihood {found}. Use a {noise.__name__} likelihood.")
-        exact = optimal is not None or self._uses_all_rows(len(x))
-        if exact:
-            points, values = x.clone(), targets
-        else:
-            count = DEFAULT_NUM_INDUCING if self.num_inducing == "auto" else self.num_inducing
-            points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
+        automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
+        is_normal = isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
+        exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
+        count = len(x) if exact else self.num_inducing
+        points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
@@ -239,15 +243,17 @@ class NetworkEstimator(FittedEstimator, ABC):
                 X = learn_schema(X)
                 self.schema_ = X.schema
         if self.schema_ is None:
-            return validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True)
-        if reset:
-            self.n_features_in_ = len(self.schema_.names)
-            self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
-        if not isinstance(X, EncodedTable):
-            return check_array(self.schema_.encode(X))
-        if X.schema != self.schema_:
-            raise ValueError("the table was encoded by another schema than that of the estimator")
-        return check_array(X.to_numpy())
+            rows = validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True, ensure_all_finite=False)
+        else:
+            if reset:
+                self.n_features_in_ = len(self.schema_.names)
+                self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
+            if isinstance(X, EncodedTable) and X.schema != self.schema_:
+                raise ValueError("the table was encoded by another schema than that of the estimator")
+            encoded = X.to_numpy() if isinstance(X, EncodedTable) else self.schema_.encode(X)
+            rows = check_array(encoded, ensure_all_finite=False)
+        check_finite("X", rows, IMPUTE)
+        return rows
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:
         """Draw functions. Default: those of predictions."""
@@ -302,17 +308,6 @@ class SampledFunctions:
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
             outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
             yield Predictive(outputs, self.likelihood, location, scale, self.seed)
-
-
-def merge_rows(
-    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"]
-) -> tuple[Float[np.ndarray, "K D"], np.ndarray, Float[np.ndarray, " K"]]:
-    """Merge equal rows, and return their total weights. The result does not depend on the order of the rows."""
-    # labels of any type by their positions
-    targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-    table = np.concatenate([rows, targets.reshape(len(rows), -1)], axis=1)
-    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return rows[first], y[first], np.bincount(group.reshape(-1), weights)
 
 
 def has_text(X: object) -> bool:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
@@ -22,6 +19,7 @@ class Classifier(ClassifierMixin, NetworkEstimator):
     """The methods of classifiers."""
 
     likelihoods: ClassVar[dict[str, Choice]] = CLASSIFICATION
+    auto_likelihood: ClassVar[str] = "categorical"
     encoding = LabelTargets
     targets_: LabelTargets
 
@@ -43,29 +41,6 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         """Draw labels, (N, n_samples). The rows of one sample come from one function."""
         samples = self.sample_functions(n_samples, random_state).predict(X).samples
         return self.classes_[samples.numpy().T]
-
-    def _default_likelihood(self) -> str:
-        return "categorical"
-
-    def _check_targets(self, y: Any) -> Shaped[np.ndarray, " N"]:
-        y = column_or_1d(narrow_labels(y), warn=True)
-        missing = np.flatnonzero(pd.isna(y))
-        if len(missing):
-            # scikit-learn's checks look for these words
-            raise ValueError(f"y contains NaN or None in {len(missing)} rows (first in row {missing[0]}). Remove them.")
-        check_classification_targets(y)
-        return y
-
-
-def narrow_labels(y: Any) -> Any:
-    """Convert labels of pandas and Python objects to the narrowest NumPy dtype, and return others unchanged.
-
-    scikit-learn would convert booleans and integers of pandas to floats, which merges integers above 2^53.
-    """
-    array = np.asarray(y, dtype=object) if isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) else y
-    if not (isinstance(array, np.ndarray) and array.dtype == object and array.ndim == 1) or pd.isna(array).any():
-        return array
-    return pd.Series(array, dtype=object).infer_objects().to_numpy()
 
 
 @register

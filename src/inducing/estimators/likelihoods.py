@@ -53,3 +53,5 @@ REGRESSION = {
     "negative-binomial": Choice(nn.NegativeBinomial, (1.0,), initial=_log_counts),
 }
 CLASSIFICATION = {"categorical": Choice(nn.Categorical)}
+# the noise for which an optimal last layer exists, by whether it is heteroscedastic
+EXACT = {False: "gaussian", True: "heteroscedastic"}

@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
@@ -23,7 +21,6 @@ class Regressor(RegressorMixin, NetworkEstimator):
 
     likelihoods: ClassVar[dict[str, Choice]] = REGRESSION
     encoding = NumericTargets
-    auto_likelihood: ClassVar[str]
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Predict the mean of the targets, and optionally its uncertainty.
@@ -72,32 +69,6 @@ class Regressor(RegressorMixin, NetworkEstimator):
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
-    def _default_likelihood(self) -> str:
-        optimal = self._optimal_posterior()
-        if optimal is None:
-            return self.auto_likelihood
-        # optimal last layers exist for Gaussian noise
-        return "heteroscedastic" if optimal.heteroscedastic else "gaussian"
-
-    def _check_targets(self, y: Any) -> Float[np.ndarray, "N *O"]:
-        settings = {"ensure_2d": False, "input_name": "y", "estimator": self, "copy": True}
-        try:
-            # values that are not finite are refused below, with their rows
-            y = check_array(y, dtype=np.float64, ensure_all_finite=False, **settings)
-        except ValueError as error:
-            text = next((value for value in np.ravel(np.asarray(y, dtype=object)) if not _is_number(value)), None)
-            if text is None:
-                raise
-            raise ValueError(
-                f"y contains text such as {text!r}. Regression needs numbers; use a classifier for classes."
-            ) from error
-        # scikit-learn's checks look for these words
-        for found, which in (("NaN", np.isnan(y)), (f"infinity or a value too large for {y.dtype!r}", np.isinf(y))):
-            rows = np.flatnonzero(which.reshape(len(y), -1).any(1))
-            if len(rows):
-                raise ValueError(f"Input y contains {found} in {len(rows)} rows (first in row {rows[0]}). Remove them.")
-        return y
-
     def _predict_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         predictive = self.predict_distribution(X)
         means = predictive.function_means
@@ -107,17 +78,6 @@ class Regressor(RegressorMixin, NetworkEstimator):
         rows = np.arange(len(covariance))
         covariance[rows, rows] += predictive.aleatoric.numpy()
         return self.targets_.decode(predictive.mean.numpy()), self.targets_.decode(covariance)
-
-
-def _is_number(value: object) -> bool:
-    """Return whether a value is not text, or is the text of a number."""
-    if not isinstance(value, str):
-        return True
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
 
 
 @register
@@ -164,8 +124,6 @@ class BNNRegressor(Regressor, BNN):
         ((5,), True)
     """
 
-    auto_likelihood: ClassVar[str] = "heteroscedastic"
-
 
 @register
 class DeepGPRegressor(Regressor, DeepGP):
@@ -197,5 +155,3 @@ class DeepGPRegressor(Regressor, DeepGP):
         >>> model.sample_y(X[:5], n_samples=7).shape, model.sample_functions(7)(X[:5]).shape
         ((5, 7), (7, 5))
     """
-
-    auto_likelihood: ClassVar[str] = "heteroscedastic-student-t"

@@ -118,10 +118,8 @@ class FittedEstimator(BaseEstimator):
             if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
                 found = f"{tensor.dtype} {tuple(tensor.shape)}"
                 raise ValueError(f"{name} of the likelihood is {found}, but {targets} targets are torch.float64")
-        optimum = network.optimal_last
-        if optimum is not None and not isinstance(likelihood, optimum.likelihood_class):
-            wanted, found = optimum.likelihood_class.__name__, type(likelihood).__name__
-            raise ValueError(f"the last layer needs a {wanted} likelihood, not {found}")
+        if network.optimal_last is not None:
+            network.optimal_last.check_likelihood(likelihood)
 
 
 def _encode_parameter(name: str, value: Any) -> Any:

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int64, Shaped
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from inducing.arrays import as_tensor
@@ -37,14 +40,26 @@ class NumericTargets:
     ndim: int
     tensors: ClassVar[tuple[str, ...]] = ("targets.mean", "targets.std")
 
+    @staticmethod
+    def check(y: Any, estimator: str) -> Float[np.ndarray, "N *O"]:
+        """Check a user's targets and convert them to an array. ``estimator`` is a name for error messages."""
+        settings = {"ensure_2d": False, "input_name": "y", "estimator": estimator, "copy": True}
+        try:
+            columns = check_array(y, dtype=np.float64, ensure_all_finite=False, **settings)
+        except ValueError as error:
+            if not any(isinstance(value, str) for value in np.ravel(np.asarray(y, dtype=object))):
+                raise
+            advice = "Regression needs numbers; use a classifier for classes"
+            raise ValueError(f"y contains text: {error}. {advice}.") from error
+        check_finite("y", columns, "Remove them.")
+        return columns
+
     @classmethod
     def fit(cls, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"], is_real: bool) -> NumericTargets:
         """Learn the scale of real targets."""
         columns = y.reshape(len(y), -1)
-        if not is_real:
-            count = columns.shape[1]
-            return cls(Standardiser(torch.zeros(count).double(), torch.ones(count).double()), y.ndim)
-        mean, std = scale = Standardiser.of(columns, weights)
+        scale = Standardiser.of(columns, weights)
+        mean, std = scale = scale if is_real else Standardiser(0 * scale.mean, torch.ones_like(scale.std))
         if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
             size = f"{np.abs(columns).max():.2g}"
             raise ValueError(f"y has values of size {size}, whose variance overflows or underflows. Rescale y.")
@@ -96,6 +111,17 @@ class LabelTargets:
     tensors: ClassVar[tuple[str, ...]] = ()
     num_targets: ClassVar[int] = 1
 
+    @staticmethod
+    def check(y: Any, estimator: str) -> Shaped[np.ndarray, " N"]:
+        """Check a user's labels and convert them to an array."""
+        y = column_or_1d(narrow_labels(y), warn=True)
+        missing = np.flatnonzero(pd.isna(y))
+        if len(missing):
+            # scikit-learn's checks look for these words
+            raise ValueError(f"y contains NaN or None in {len(missing)} rows (first in row {missing[0]}). Remove them.")
+        check_classification_targets(y)
+        return y
+
     @classmethod
     def fit(cls, y: Shaped[np.ndarray, " N"], weights: Float[np.ndarray, " N"], is_real: bool) -> LabelTargets:
         """Learn the classes."""
@@ -133,6 +159,7 @@ class LabelTargets:
         try:
             if np.dtype(dtype).kind not in "biufUO" or not all(map(_is_label, values)):
                 raise ValueError("numbers or text are needed")
+            # NumPy 1 would only warn
             if np.dtype(dtype).kind in "iu" and any(_is_outside(np.iinfo(dtype), value) for value in values):
                 raise ValueError("numbers are too large or too small")
             classes = np.array(values, dtype=str if np.dtype(dtype).kind == "U" else dtype)
@@ -149,6 +176,27 @@ def _is_label(value: object) -> bool:
 
 def _is_outside(limits: np.iinfo, value: object) -> bool:
     return isinstance(value, int) and not limits.min <= value <= limits.max
+
+
+def narrow_labels(y: Any) -> Any:
+    """Convert labels of pandas and Python objects to the narrowest NumPy dtype, and return others unchanged.
+
+    scikit-learn would convert booleans and integers of pandas to floats, which merges integers above 2^53.
+    """
+    array = np.asarray(y, dtype=object) if isinstance(y, pd.Series | pd.Index | pd.api.extensions.ExtensionArray) else y
+    if not (isinstance(array, np.ndarray) and array.dtype == object and array.ndim == 1) or pd.isna(array).any():
+        return array
+    return pd.Series(array, dtype=object).infer_objects().to_numpy()
+
+
+def check_finite(name: str, values: Float[np.ndarray, "N *D"], advice: str) -> None:
+    """Raise an error with the place of the first NaN or infinite value."""
+    # scikit-learn's checks look for these words
+    infinity = f"infinity or a value too large for {values.dtype!r}"
+    for found, which in (("NaN", np.isnan(values)), (infinity, np.isinf(values))):
+        if which.any():
+            rows, first = np.unique(np.nonzero(which)[0]), " and column ".join(map(str, np.argwhere(which)[0]))
+            raise ValueError(f"Input {name} contains {found} in {len(rows)} rows (first in row {first}). {advice}")
 
 
 def encode_scale(name: str, scale: Standardiser) -> Tensors:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inducing.checks import check_finite
-from inducing.nn.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
+from inducing.nn.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian
 from inducing.prediction.predictive import Predictive
 
 # bins of predicted probability in calibration curves and calibration errors, as in the paper
@@ -37,7 +37,7 @@ def accuracy(predictive: Predictive, y: Tensor) -> float:
     """Fraction of rows whose most probable class is correct. For a Bernoulli likelihood, all outputs of a row count."""
     if isinstance(predictive.likelihood, Bernoulli):
         return float(((predictive.mean > 0.5) == predictive.check_targets(y).bool()).float().mean())
-    if not isinstance(predictive.likelihood, Categorical):
+    if predictive.likelihood.support != "classes":
         raise TypeError(
             f"accuracy is for classes, not for a {type(predictive.likelihood).__name__} likelihood. Use rmse"
         )
@@ -103,7 +103,7 @@ def _probabilities(predictive: Predictive) -> Float[Tensor, "B K"]:
     mean = predictive.mean
     if isinstance(predictive.likelihood, Bernoulli) and mean.shape[1:] == (1,):
         return torch.cat([1 - mean, mean], -1)
-    if not isinstance(predictive.likelihood, Categorical):
+    if predictive.likelihood.support != "classes":
         raise TypeError(
             f"this metric is for one class per row, not for a {type(predictive.likelihood).__name__} likelihood"
         )

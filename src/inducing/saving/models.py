@@ -8,7 +8,7 @@ tensors of a frozen function have no specification, so it is run once on the met
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -54,30 +54,18 @@ def decode_network(node: dict[str, Any], tensors: Tensors) -> Network:
 
 def encode_likelihood(likelihood: Likelihood) -> State:
     """The class and the arguments of a likelihood, the names of its parameters, and its tensors."""
-    arguments = encode_arguments(likelihood, type(likelihood).__name__)
-    node: dict[str, Any] = {"object": "Likelihood", "class": type(likelihood).__name__} | (
-        {"arguments": arguments} if arguments else {}
-    )
+    name, tensors = type(likelihood).__name__, _tensors_of(likelihood)
+    arguments = encode_arguments(likelihood, name)
+    node: dict[str, Any] = {"object": "Likelihood", "class": name} | ({"arguments": arguments} if arguments else {})
     node |= {"learned": [name for name, _ in likelihood.named_parameters()], "frozen": _frozen(likelihood)}
-    return node, _finite(_tensors_of(likelihood))
+    _build_likelihood(node, tensors)
+    return node, _finite(tensors)
 
 
 def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
     """The inverse of `encode_likelihood`."""
-    _, name, arguments, learned, frozen = take({"arguments": {}, **node}, "likelihood", **LIKELIHOOD)
-    cls = find_class("likelihood", name, "likelihood")
-    likelihood: Likelihood = construct(cls, arguments, "likelihood")
-    slots = _tensors_of(likelihood)
-    if tensors.keys() != slots.keys() or not set(learned) <= slots.keys():
-        raise ValueError(f"a {name} has the tensors {sorted(slots)}, the file has {shorten(sorted(tensors))}")
-    for slot, initial in slots.items():
-        tensor = tensors[slot]
-        # one number for all outputs may also be one for each
-        shapes = [initial.shape, tensor.shape[:1] if initial.ndim == 0 and tensor.numel() else initial.shape]
-        floats = get_args(Float) if initial.is_floating_point() else []
-        if tensor.shape not in shapes or _dtype_name(tensor) not in [*floats, _dtype_name(initial)]:
-            raise ValueError(f"{slot} of a {name} cannot be {_described(tensor)}; first it is {_described(initial)}")
-    _restore(likelihood, tensors, learned, frozen)
+    likelihood = _build_likelihood(node, tensors)
+    _restore(likelihood, tensors, node["learned"], node["frozen"])
     return likelihood
 
 
@@ -130,6 +118,21 @@ def _build_network(node: dict[str, Any]) -> Network:
     return network.to(dtype)
 
 
+def _build_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
+    """The likelihood of a specification, with initial values that are to be replaced by the tensors."""
+    _, name, arguments, _, _ = take({"arguments": {}, **node}, "likelihood", **LIKELIHOOD)
+    likelihood: Likelihood = construct(find_class("likelihood", name, "likelihood"), arguments, "likelihood")
+    initial = _tensors_of(likelihood)
+    for slot in initial.keys() & tensors.keys():
+        # one number for all outputs may also be one for each, in any floating point dtype
+        found, first = tensors[slot], initial[slot]
+        shape = found.shape if first.ndim == 0 and found.ndim == 1 and len(found) else first.shape
+        is_float = found.is_floating_point() and first.is_floating_point()
+        initial[slot] = torch.empty(shape, dtype=found.dtype if is_float else first.dtype, device="meta")
+    _check_same(initial, tensors, f" of a {name}")
+    return likelihood
+
+
 def _tensors_of(module: nn.Module) -> Tensors:
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
@@ -147,21 +150,22 @@ def _finite(tensors: Tensors) -> Tensors:
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
 
-def _check_same(slots: Tensors, tensors: Tensors) -> None:
+def _check_same(slots: Tensors, tensors: Tensors, owner: str = "") -> None:
     """Refuse tensors whose names, shapes or dtypes are not those of a specification."""
     for name in sorted(slots.keys() ^ tensors.keys()):
         state = "missing" if name in slots else "not a part of its specification"
-        raise ValueError(f"the tensor {shorten(name)} is {state}")
+        raise ValueError(f"the tensor {shorten(name)}{owner} is {state}")
     for name, slot in slots.items():
         found, wanted = _described(tensors[name]), _described(slot)
         if found != wanted:
-            raise ValueError(f"the tensor {name} is {found}, by the specification it is {wanted}")
+            advice = ". Give the constructor an argument for its size" if owner else ""
+            raise ValueError(f"the tensor {name}{owner} is {found}, by the specification it is {wanted}{advice}")
 
 
 def _restore(module: nn.Module, tensors: Tensors, learned: list[str], frozen: list[str]) -> None:
     """Put tensors in the places of a module's own: as parameters if they are learned, as buffers otherwise."""
-    for name in set(frozen) - set(learned):
-        raise ValueError(f"there is no parameter {shorten(name)} to freeze")
+    for name in {*frozen} - {*learned} | {*learned} - tensors.keys():
+        raise ValueError(f"there is no parameter {shorten(name)} to freeze or to learn")
     own, learned_names = _tensors_of(module), set(learned)
     for name, tensor in _finite(tensors).items():
         path, _, attribute = name.rpartition(".")

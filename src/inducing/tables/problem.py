@@ -11,8 +11,8 @@ from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
 from inducing.checks import check_known
-from inducing.estimators.classification import narrow_labels
 from inducing.estimators.likelihoods import CLASSIFICATION
+from inducing.estimators.targets import narrow_labels
 from inducing.tables.columns import Column, describe
 from inducing.tables.errors import TableError, check_complete, check_present, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
