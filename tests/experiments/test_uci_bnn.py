@@ -51,10 +51,10 @@ def test_the_elbo_decides_whatever_the_test_figures():
     config = Config(dataset="yacht", split=7)
     low, high = trials(config)
     results = {config_key(asdict(low)): {"metrics": {"elbo_per_datapoint": 0.5, "test_log_likelihood": 9.0}}}
-    assert UCI_BNN.settle(config, results) is None, "not all trials are finished"
+    assert UCI_BNN.settle(config, results).config is None, "not all trials are finished"
     results[config_key(asdict(high))] = {"metrics": {"elbo_per_datapoint": 0.6, "test_log_likelihood": -9.0}}
-    assert UCI_BNN.settle(config, results) == replace(high, split=7)
-    assert UCI_BNN.settle(replace(config, split=0), results) == high, "split 0 has been run by its trial"
+    assert UCI_BNN.settle(config, results).config == replace(high, split=7)
+    assert UCI_BNN.settle(replace(config, split=0), results).config == high, "split 0 has been run by its trial"
 
 
 def test_posteriors_have_a_precision_for_each_output():

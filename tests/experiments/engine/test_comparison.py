@@ -98,3 +98,19 @@ def test_a_row_may_lack_the_first_measure():
 def test_rows_without_results():
     table = Comparison(["posterior"], [ELBO]).table([])
     assert (list(table.headings), list(table.rows)) == (["posterior", "splits"], [])
+
+
+def test_runs_that_do_not_count_have_no_marks():
+    comparison = Comparison(["posterior"], [ELBO], "toy_compositional_bnn")
+    runs = [result("factorised", -4.6) | {"state": "converged"}, result("local", -5.5) | {"state": "not converged"}]
+    runs += [result("global", -2.2), result("global", -2.3, split=1) | {"state": "out of date"}]
+    assert comparison.states(runs) == {
+        ("factorised",): "converged",
+        ("local",): "not converged",
+        ("global",): "out of date",
+    }
+    assert list(comparison.verdicts(runs)) == [("factorised",)]
+    assert [row[-1] for row in texts(comparison.table(runs))] == ["equal", "", ""]
+    assert [row[2] for row in texts(comparison.table(runs))] == ["converged", "not converged", "out of date"]
+    assert comparison.cells(runs, only_counted=True) == {(("factorised",), ELBO)}
+    assert len(comparison.cells(runs)) == 3

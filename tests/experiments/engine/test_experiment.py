@@ -1,8 +1,9 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from inducing.experiments.engine.registry import EXPERIMENTS
+from inducing.experiments.engine.store import REVISION, config_key
 from inducing.experiments.linear import LINEAR
 from inducing.experiments.toy import TOY
 
@@ -55,7 +56,42 @@ def test_a_preset_of_several_parts():
 
 def test_without_trials_a_configuration_is_settled():
     config = LINEAR.configs("paper")[0]
-    assert LINEAR.settle(config, {}) is config
+    assert LINEAR.settle(config, {}) == (config, (), None)
+
+
+def stored(config, elbo, revision=REVISION):
+    """A finished run in a store."""
+    run = asdict(config)
+    return {config_key(run): {"config": run, "metrics": {"elbo_per_datapoint": elbo}, "revision": revision}}
+
+
+def test_steps_are_doubled_until_the_elbo_of_split_0_hardly_changes():
+    config = replace(LINEAR.configs("paper")[0], num_steps=10, split=3, doublings=2)
+    first = replace(config, split=0, doublings=None)
+    second, third = replace(first, num_steps=20), replace(first, num_steps=40)
+    assert LINEAR.settle(config, {}).missing == (first, second)
+    close = stored(first, -1.0) | stored(second, -0.99)
+    assert LINEAR.settle(config, close) == (replace(first, split=3), (), True)
+    results = stored(first, -1.0) | stored(second, -0.9)
+    assert LINEAR.settle(config, results).missing == (third,)
+    assert LINEAR.settle(config, results | stored(third, -0.89)) == (replace(second, split=3), (), True)
+    assert LINEAR.settle(config, results | stored(third, -0.8)) == (replace(third, split=3), (), False)
+
+
+def test_states_of_finished_runs():
+    config = replace(LINEAR.configs("paper")[0], num_steps=10, doublings=1)
+    first = replace(config, doublings=None)
+    second = replace(first, num_steps=20)
+
+    def state(results, wanted=config):
+        (run,) = LINEAR.finished([wanted], results)
+        return run["state"], run["config"]["num_steps"]
+
+    assert state(stored(first, -1.0)) == ("not checked", 10)
+    assert state(stored(first, -1.0) | stored(second, -1.01)) == ("converged", 10)
+    assert state(stored(first, -1.0) | stored(second, -0.5)) == ("not converged", 20)
+    assert state(stored(first, -1.0, revision=1)) == ("out of date", 10)
+    assert state(stored(first, -1.0), first) == ("", 10)
 
 
 def test_results_are_in_the_order_of_the_grid_with_the_splits_of_a_row_together():

@@ -6,16 +6,18 @@ import pytest
 
 from inducing.experiments.engine.registry import EXPERIMENTS
 from inducing.experiments.engine.report import report, selected
-from inducing.experiments.engine.store import Store, config_key, finished_run
+from inducing.experiments.engine.store import REVISION, Store, config_key, finished_run
 
 UCI = {"elbo_per_datapoint": 0.73, "test_log_likelihood": -1.0, "rmse": 0.5}
 
 
 def add(folder, name, preset="cpu", metrics=UCI, **wanted):
-    """Runs of all configurations of a preset that have the wanted values."""
+    """Runs of all configurations of a preset that have the wanted values, and of twice the steps if that is wanted."""
     for config in EXPERIMENTS[name].configs(preset):
         if all(getattr(config, key) == value for key, value in wanted.items()):
-            Store(folder / f"{name}.jsonl").add(finished_run(asdict(config), metrics, 1.0))
+            for times in (1, 2) if config.doublings else (1,):
+                run = replace(config, num_steps=times * config.num_steps, doublings=None)
+                Store(folder / f"{name}.jsonl").add(finished_run(asdict(run), metrics, 1.0))
 
 
 @pytest.fixture
@@ -45,12 +47,13 @@ def test_markdown(results, tmp_path):
     report(results, tmp_path / "docs" / "results.md")
     page = (tmp_path / "docs" / "results.md").read_text()
     for line in (
-        "| uci-bnn | 12 | 3 better, 1 equal | 1 equal |",
-        "| uci-dgp | 3 | 1 worse | 1 worse |",
-        "| cifar10 | 1 | 1 equal | 1 equal |",
-        "| toy | missing |  |  |",
-        "| yacht | neal | global | 3 | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
-        "| yacht | 2 | global | 3 | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
+        "Of the paper's 692 numbers, 35 have one of ours beside them, 35 of them from runs that count",
+        "| uci-bnn | 12 | 324 | 12 | 12 | 3 better, 1 equal | 1 equal |",
+        "| uci-dgp | 6 | 312 | 6 | 6 | 2 worse | 2 worse |",
+        "| cifar10 | 1 | 40 | 5 | 5 | 1 equal | 1 equal |",
+        "| toy | missing | 12 | 0 | 0 |  |  |",
+        "| yacht | neal | global | 3 | converged | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
+        "| yacht | 2 | global | 3 | converged | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
         "| spatial-iw | global | 1 | -0.70 | -0.68 | equal | -0.30 | -0.40 | better by 0.10 | 86.0 | 86.7 | worse by 0.7 |",
         "| global | 1 | -1.70 | -2.24 | better by 0.54 | -1.00 | 0.70 | 0.40 | 0.48 | differs by 0.08 | 0.50 | 0.49 | equal | ",
         "4 of the 108 rows of the paper's table have runs.",
@@ -60,10 +63,12 @@ def test_markdown(results, tmp_path):
         "3 runs of preset paper, with the paper's settings.",
     ):
         assert line in page.splitlines() or line in page, line
-    for name in ("uci-bnn", "uci-dgp", "cifar10", "compositional-bnn"):
+    for name in ("uci-bnn", "uci-dgp", "cifar10", "compositional-bnn", "differences"):
         assert f"](../results/{name}.png)" in page
         assert (results / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "num_steps" in page.split("## cifar10\n")[1], "the differences of the preset from the paper"
+    claims = (tmp_path / "docs" / "claims.md").read_text()
+    assert "| So has factorised->global. | UCI, networks | `uci-bnn` | not held |" in claims
 
 
 def test_html_leaves_the_results_alone(results, tmp_path):
@@ -71,7 +76,7 @@ def test_html_leaves_the_results_alone(results, tmp_path):
     report(results, tmp_path / "report.html")
     assert sorted(path.name for path in results.iterdir()) == before
     page = (tmp_path / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 5
     assert page.count("<h2>") == 1 + len(EXPERIMENTS)
     assert str(tmp_path) not in page
 
@@ -84,16 +89,26 @@ def test_runs_with_the_papers_settings_come_before_others():
     def put(preset, elbo, **wanted):
         for config in experiment.configs(preset):
             if all(getattr(config, key) == value for key, value in wanted.items()):
-                key = config_key(asdict(config))
-                store[key] = {"key": key, "config": asdict(config), "metrics": {**UCI, "elbo_per_datapoint": elbo}}
+                run = asdict(replace(config, doublings=None))
+                metrics = {**UCI, "elbo_per_datapoint": elbo}
+                store[config_key(run)] = {
+                    "key": config_key(run),
+                    "config": run,
+                    "metrics": metrics,
+                    "revision": REVISION,
+                }
 
     put("smoke", 9.0)
     assert selected(experiment, store) == {}
     put("cpu", 5.0, dataset="yacht")
     put("paper", 1.0, dataset="yacht", depth=2, posterior="global", split=0)
     found = selected(experiment, store)
-    assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 6, "paper": 1}
-    assert {run["config"]["posterior"] for run in found["cpu"]} == {"dsvi", "local"}
+    assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 15, "paper": 1}
+    assert {(run["config"]["depth"], run["config"]["posterior"]) for run in found["cpu"]} == {
+        (2, "dsvi"),
+        (2, "local"),
+        *((5, posterior) for posterior in ("dsvi", "local", "global")),
+    }
     assert experiment.comparison.verdicts(found["paper"]) == {("yacht", 2, "global"): "worse"}
 
 
@@ -105,7 +120,8 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
     store = {}
     for elbo, trial in enumerate(experiment.trials(config)):
         assert selected(experiment, store) == {}
-        result = {"config": asdict(trial), "metrics": {**UCI, "elbo_per_datapoint": float(elbo)}}
+        metrics = {**UCI, "elbo_per_datapoint": float(elbo)}
+        result = {"config": asdict(trial), "metrics": metrics, "revision": REVISION}
         store[config_key(asdict(trial))] = result
     (run,) = selected(experiment, store)["paper"]
     assert run["config"] == asdict(replace(experiment.trials(config)[-1], split=0))

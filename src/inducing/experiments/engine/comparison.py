@@ -120,6 +120,10 @@ def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
     return Cell(verdict + by, STYLES[verdict])
 
 
+# states of runs (`Experiment.finished`) that count in no comparison
+NOT_COUNTED = ("out of date", "not converged", "not checked")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A table of our results and the paper's.
@@ -149,10 +153,16 @@ class Comparison:
             return Estimate(mean, error, splits=5 if "protein" in key else 20)
         return None if number is None else Estimate(number)
 
-    def published_rows(self, configs: Iterable[Any]) -> set[Key]:
-        """The rows of these configurations in which the paper has a number."""
-        keys = {self.key(vars(config)) for config in configs}
-        return {key for key in keys if any(self.paper(key, measure) for measure in self.measures)}
+    def published_cells(self, configs: Iterable[Any]) -> set[tuple[Key, Measure]]:
+        """The rows and measures of these configurations for which the paper has a number."""
+        keys = dict.fromkeys(self.key(vars(config)) for config in configs)
+        return {(key, measure) for key in keys for measure in self.measures if self.paper(key, measure)}
+
+    def cells(self, results: Sequence[Result], only_counted: bool = False) -> set[tuple[Key, Measure]]:
+        """The rows and measures for which we have a number, or one of runs that count."""
+        left_out = [key for key, state in self.states(results).items() if only_counted and state in NOT_COUNTED]
+        ours = ((measure, self.estimates(results, measure)[0]) for measure in self.measures)
+        return {(key, measure) for measure, found in ours for key in found if key not in left_out}
 
     def estimates(self, results: Sequence[Result], measure: Measure) -> tuple[Estimates, Estimates]:
         """Our numbers and the paper's, by row, in the order of the results."""
@@ -169,9 +179,19 @@ class Comparison:
         return tuple(config[axis] for axis in self.axes)
 
     def verdicts(self, results: Sequence[Result]) -> dict[Key, Verdict]:
-        """The verdict on the ELBO of each row where the paper has one."""
+        """The verdict on the ELBO of each row where the paper has one, if the runs of the row count."""
         ours, paper = self.estimates(results, ELBO)
-        return {key: judge(ours[key], paper[key]) for key in paper}
+        states = self.states(results)
+        return {key: judge(ours[key], paper[key]) for key in paper if states[key] not in NOT_COUNTED}
+
+    def states(self, results: Iterable[Result]) -> dict[Key, str]:
+        """The state of the runs of each row. One run that does not count is enough for its row."""
+        found: dict[Key, str] = {}
+        for result in results:
+            key, state = self.key(result["config"]), result.get("state", "")
+            if found.get(key) not in NOT_COUNTED:
+                found[key] = state
+        return found
 
     def table(self, results: Sequence[Result], brief: bool = False) -> Table:
         """For each measure our number, the paper's and a mark.
@@ -184,11 +204,14 @@ class Comparison:
         found = {measure: self.estimates(results, measure) for measure in measures}
         found = {measure: (ours, paper) for measure, (ours, paper) in found.items() if ours}
         splits = Counter(self.key(result["config"]) for result in results)
+        states = self.states(results)
         columns: list[tuple[str, Mapping[Key, str | Cell]]] = [
             (axis, {key: str(key[place]) for key in splits}) for place, axis in enumerate(self.axes)
         ]
         if not brief:
             columns.append(("splits", {key: str(number) for key, number in splits.items()}))
+            if any(states.values()):
+                columns.append(("training", states))
         for measure, (ours, paper) in found.items():
             texts = {key: estimate.text(measure.digits) for key, estimate in ours.items()}
             if brief:
@@ -196,7 +219,8 @@ class Comparison:
             columns.append((measure.heading, texts))
             if paper and not brief:
                 columns.append(("the paper", {key: each.text(measure.digits) for key, each in paper.items()}))
-                columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in paper}))
+                counted = [key for key in paper if states[key] not in NOT_COUNTED]
+                columns.append(("mark", {key: mark(ours[key], paper[key], measure) for key in counted}))
         rows = [[cells.get(key, "") for _, cells in columns] for key in splits]
         note = f"In brackets: the paper. {self.note}" if brief and self.paper_table else self.note
         return Table([heading for heading, _ in columns], rows, note=note, text_columns=len(self.axes))

@@ -12,20 +12,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from inducing import experiments
 from inducing.checks import check_known
 from inducing.experiments.engine.comparison import Comparison
-from inducing.experiments.engine.store import Result, config_key
+from inducing.experiments.engine.store import Result, config_key, revision_of
 from inducing.pages import Figure, Table
 
 Metrics = dict[str, Any]
 Run = Callable[[Any, Path | None, bool], Metrics]
 Changes = Mapping[str, Any]
 
+# nats per data point: training has converged if twice the steps change the ELBO of split 0 by less
+CONVERGED = 0.02
+
 # for each experiment the arguments `title`, `grid`, `presets` and, if there are any, `remarks`, and changes of `paper`
 DESCRIPTIONS: dict[str, Any] = tomllib.loads((resources.files(experiments) / "experiments.toml").read_text())
+
+
+class Settled(NamedTuple):
+    """A configuration whose undecided settings were decided by runs on split 0.
+
+    Arguments:
+        config: The configuration, or None as long as runs are missing.
+        missing: The runs that must be finished first.
+        converged: Whether twice the steps have nearly the same ELBO. None: not checked.
+    """
+
+    config: Any | None
+    missing: tuple[Any, ...] = ()
+    converged: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +63,10 @@ class Experiment:
             settings of the trial with the best ELBO are used for all splits. Test scores are not used.
         title: One line about its content.
         presets: Changes to the paper's settings and grid, by preset. A field of the grid gets several values, other fields
-            get one value. "parts" lists further changes, one dictionary for each grid of the preset.
+            get one value. "parts" lists further changes, one dictionary for each grid of the preset. Presets whose names
+            begin with "cpu-" are variants of "cpu", with tables of their own.
         remarks: Text about the presets for the page of the experiment.
+        since: The first revision of the package whose runs are up to date (`store.REVISION`).
     """
 
     name: str
@@ -62,6 +81,7 @@ class Experiment:
     title: str = ""
     presets: Mapping[str, Changes] = field(default_factory=dict)
     remarks: str = ""
+    since: int = 1
 
     @classmethod
     def described(cls, name: str, paper: Any, *functions: Any, **settings: Any) -> Experiment:
@@ -77,6 +97,11 @@ class Experiment:
         paper = dataclasses.replace(paper, **description.pop("paper", {}))
         return cls(name, paper, description.pop("grid"), *functions, **description | settings)
 
+    @property
+    def variants(self) -> list[str]:
+        """The presets with tables of their own."""
+        return [name for name in self.presets if name.startswith("cpu-")]
+
     def configs(self, preset: str) -> list[Any]:
         """All configurations of a preset."""
         found: dict[Any, None] = {}
@@ -88,21 +113,50 @@ class Experiment:
                     found[config] = None
         return list(found)
 
-    def settle(self, config: Any, results: Mapping[str, Result]) -> Any | None:
-        """The configuration with the settings of the trial with the best ELBO, or None if a trial is unfinished."""
-        trials = {key_of(trial): trial for trial in self.trials(config)}
-        if not trials:
-            return config
-        if not trials.keys() <= results.keys():
-            return None
-        best = max(trials, key=lambda key: results[key]["metrics"]["elbo_per_datapoint"])
-        return dataclasses.replace(trials[best], split=config.split)
+    def settle(self, config: Any, results: Mapping[str, Result]) -> Settled:
+        """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
+
+        The number of steps is doubled until this changes the ELBO by less than `CONVERGED`, at most `doublings` times.
+        """
+        trials = tuple(self.trials(config))
+        missing = tuple(trial for trial in trials if key_of(trial) not in results)
+        if missing:
+            return Settled(None, missing)
+        best = max(trials, key=lambda trial: _elbo(trial, results)) if trials else config
+        if not config.doublings:
+            return Settled(dataclasses.replace(best, split=config.split))
+        first, converged = dataclasses.replace(best, split=0, doublings=None), False
+        for _ in range(config.doublings):
+            longer = dataclasses.replace(first, num_steps=2 * first.num_steps)
+            missing = tuple(each for each in (first, longer) if key_of(each) not in results)
+            if missing:
+                return Settled(None, missing)
+            converged = abs(_elbo(longer, results) - _elbo(first, results)) < CONVERGED
+            if converged:
+                break
+            first = longer
+        return Settled(dataclasses.replace(first, split=config.split), converged=converged)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
-        """The stored results of these configurations, in the order of the grid."""
-        settled = (self.settle(config, results) for config in configs)
-        keys = (key_of(config) for config in settled if config is not None)
-        return self.sort(results[key] for key in keys if key in results)
+        """The stored results of these configurations, in the order of the grid.
+
+        As long as the number of steps is undecided, the result is that of the preset's number. Each result has a ``state``:
+        "converged", "not converged", "not checked", "out of date", or nothing if no check is wanted.
+        """
+        found = {}
+        for config in configs:
+            settled, wanted = self.settle(config, results), config.doublings is not None
+            state = {True: "converged", False: "not converged", None: "not checked" if wanted else ""}[
+                settled.converged
+            ]
+            key = key_of(settled.config or dataclasses.replace(config, doublings=None))
+            if key in results:
+                found[key] = results[key] | {"state": state if self.is_current(results[key]) else "out of date"}
+        return self.sort(found.values())
+
+    def is_current(self, result: Result) -> bool:
+        """Whether a run was made by a version of the package with the present numbers."""
+        return revision_of(result) >= self.since
 
     def sort(self, results: Iterable[Result]) -> list[Result]:
         """Put results in the order of the grid, with the splits of a row together."""
@@ -138,6 +192,10 @@ class Experiment:
         changes = dict(known[preset])
         parts = changes.pop("parts", [{}])
         return [{**changes, **part} for part in parts]
+
+
+def _elbo(config: Any, results: Mapping[str, Result]) -> float:
+    return float(results[key_of(config)]["metrics"]["elbo_per_datapoint"])
 
 
 def key_of(config: Any) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from inducing.experiments.engine.comparison import Estimates, Key
+from inducing.experiments.engine.comparison import ELBO, NOT_COUNTED, Comparison, Estimates, Key, margin
+from inducing.experiments.engine.store import Result
 from inducing.extras import require
 from inducing.pages import Figure as Figure
 from inducing.plots import Axes as Axes
@@ -45,6 +46,33 @@ def draw_estimates(axes: Axes, ours: Estimates, paper: Estimates, places: Mappin
             shown = {places[key] + offset: estimates[key] for key in own if key in estimates}
             means, errors = [each.mean for each in shown.values()], [each.error for each in shown.values()]
             axes.errorbar(list(shown), means, errors, fmt="o", color=COLOURS[posterior], **look)
+
+
+def draw_differences(runs: Mapping[str, tuple[Comparison, list[Result]]]) -> Figure:
+    """A map of the difference of our ELBO from the paper's in each row of a table, in standard errors of the difference.
+
+    Blue is better than the paper, red is worse. Differences below two do not count, nor do those of runs in italics.
+    """
+    figure, panels_of = panels(1, len(runs), (4.6, 5.2))
+    for (name, (comparison, results)), axes in zip(runs.items(), panels_of[0], strict=True):
+        ours, paper = comparison.estimates(results, ELBO)
+        states = comparison.states(results)
+        rows, columns = (
+            list(dict.fromkeys(part(key) for key in paper)) for part in (lambda key: key[:-1], lambda key: key[-1])
+        )
+        shown = np.full((len(rows), len(columns)), np.nan)
+        for key in paper:
+            place = rows.index(key[:-1]), columns.index(key[-1])
+            shown[place] = 2 * (ours[key].mean - paper[key].mean) / margin(ours[key], paper[key])
+            style = "italic" if states[key] in NOT_COUNTED else "normal"
+            text = f"{shown[place]:+.1f}"
+            axes.text(*reversed(place), text, ha="center", va="center", fontsize=7, style=style)
+        image = axes.imshow(shown, cmap="RdBu", vmin=-6, vmax=6, aspect="auto")
+        axes.set_xticks(range(len(columns)), [with_arrows(column) for column in columns], fontsize=7, rotation=20)
+        axes.set_yticks(range(len(rows)), [" ".join(map(str, row)) for row in rows], fontsize=7)
+        axes.set_title(name, fontsize=9)
+        figure.colorbar(image, ax=axes, shrink=0.6)
+    return figure
 
 
 def with_arrows(posterior: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from inducing.experiments.engine.comparison import STYLES, TOLERANCE, Verdict
 from inducing.experiments.engine.experiment import Experiment
+from inducing.experiments.engine.figures import draw_differences
 from inducing.experiments.engine.store import Result, Store
 from inducing.experiments.paper import published
 from inducing.files import check_writable
@@ -22,6 +24,9 @@ INTRODUCTION = (
     f"spread over the paper's splits is used if it is larger. A difference below {TOLERANCE} nats does not count. Numbers "
     "that are neither good nor bad are equal, or differ."
 )
+# the experiments with rows enough for a map of differences
+TABLES = ("uci-bnn", "uci-dgp")
+DIFFERENCES = "Difference of our ELBO from the paper's, in standard errors of the difference"
 # the finished runs of an experiment by preset
 Runs = Mapping[str, list[Result]]
 
@@ -46,48 +51,59 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
             console.print(f"[dim]preset {preset}: {'; '.join(differences)}[/dim]", highlight=False)
 
 
-def report(results: Path, out: Path) -> None:
-    """Write one page about all experiments.
+def report(folder: Path, out: Path) -> None:
+    """Write one page about all experiments, and one about the paper's claims beside it.
 
     Arguments:
-        results: The folder of `inducing reproduce`, with a store ``NAME.jsonl`` for each experiment.
+        folder: The folder of `inducing reproduce`, with a store ``NAME.jsonl`` for each experiment.
         out: The page, ``.html`` or ``.md``. HTML has its figures inside. For Markdown they are written to the folder of the
             results, and linked.
     """
+    from inducing.experiments.claims import claims_page
     from inducing.experiments.engine.registry import EXPERIMENTS
 
     if out.suffix not in (".html", ".md"):
         raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
-    stored = {name: Store(results / f"{name}.jsonl").results() for name in EXPERIMENTS}
+    stored = {name: Store(folder / f"{name}.jsonl").results() for name in EXPERIMENTS}
     if not any(stored.values()):
-        raise ValueError(f"there are no runs in {results}; `inducing reproduce NAME --out {results}` makes them")
+        raise ValueError(f"there are no runs in {folder}; `inducing reproduce NAME --out {folder}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
     check_writable(out)
-    rows, sections = [], list[Block]()
+    rows, sections, finished = [], list[Block](), dict[str, list[Result]]()
     for name, experiment in EXPERIMENTS.items():
         runs = selected(experiment, stored[name])
-        rows.append(_summarise(experiment, _all(experiment, runs)))
+        finished[name] = _all(experiment, runs)
+        rows.append(_summarise(experiment, finished[name]))
         sections += [Heading(name), *describe(experiment, runs, name, len(stored[name]))]
+    maps = {name: (EXPERIMENTS[name].comparison, finished[name]) for name in TABLES if finished[name]}
+    # two experiments may have the same table
+    cells = [_cells(EXPERIMENTS[name], results) for name, results in finished.items()]
+    in_paper, with_runs, counted = (len(set().union(*sets)) for sets in zip(*cells, strict=True))
     summary: list[Block] = [
         Heading("Summary"),
+        f"Of the paper's {in_paper} numbers, {with_runs} have one of ours beside them, {counted} of them from runs "
+        "that count: made by the present version, and converged if that was checked.",
         f"Made by `inducing report` from the stored runs. {INTRODUCTION}",
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
         "lists the differences of its runs from the paper.",
-        Table(["experiment", "runs", "ELBO beside the paper", "of global"], rows),
+        Table(["experiment", "runs", "published", "with runs", "counted", "ELBO beside the paper", "of global"], rows),
+        *([Image(draw_differences(maps), DIFFERENCES, file="differences.png", wide=True)] if maps else []),
         *(f"The paper's {subject}: {note}." for subject, note in published()["notes"].items()),
     ]
-    write(Page("Results beside the paper's", [*summary, *sections]), out, results)
+    write(Page("Results beside the paper's", [*summary, *sections]), out, folder)
+    write(claims_page(finished), out.with_name(f"claims{out.suffix}"), folder)
 
 
 def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, list[Result]]:
     """The runs to show, by preset: for each row those with the paper's settings, or else those of the cpu preset.
 
-    The choice depends only on settings, never on results.
+    Variants of the cpu preset are shown, too. The choice depends only on settings, never on results.
     """
-    cpu, paper = (experiment.finished(experiment.configs(preset), results) for preset in ("cpu", "paper"))
-    rows = [experiment.row(result["config"]) for result in paper]
-    cpu = [result for result in cpu if experiment.row(result["config"]) not in rows]
-    return {preset: chosen for preset, chosen in (("cpu", cpu), ("paper", paper)) if chosen}
+    presets = ("cpu", "paper", *experiment.variants)
+    runs = {preset: experiment.finished(experiment.configs(preset), results) for preset in presets}
+    rows = [experiment.row(result["config"]) for result in runs["paper"]]
+    runs["cpu"] = [result for result in runs["cpu"] if experiment.row(result["config"]) not in rows]
+    return {preset: chosen for preset, chosen in runs.items() if chosen}
 
 
 def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0) -> list[Block]:
@@ -106,25 +122,47 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
         found = number if num_stored else "No runs are stored"
         return [*blocks, f"{found}: `inducing reproduce {experiment.name}` makes them."]
     for preset, chosen in runs.items():
-        # the table shows which part of the grid has runs
-        changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
-        settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
-        blocks.append(f"{len(chosen)} runs of preset {preset}, {settings}.")
-    results, comparison = _all(experiment, runs), experiment.comparison
-    paper = comparison.published_rows(experiment.configs("paper"))
+        if preset not in experiment.variants:
+            blocks.append(_settings(experiment, preset, chosen))
+    results = _all(experiment, runs)
+    paper = experiment.comparison.published_cells(experiment.configs("paper"))
     if paper:
-        ours = {comparison.key(result["config"]) for result in results}
-        blocks.append(f"{len(ours & paper)} of the {len(paper)} rows of the paper's table have runs.")
+        ours = {experiment.comparison.key(result["config"]) for result in results}
+        rows = {key for key, _ in paper}
+        blocks.append(f"{len(ours & rows)} of the {len(rows)} rows of the paper's table have runs.")
     blocks += experiment.tables(results)
+    for preset in experiment.variants:
+        if preset in runs:
+            blocks += [_settings(experiment, preset, runs[preset]), experiment.comparison.table(runs[preset])]
     blocks += [experiment.remarks] if experiment.remarks else []
     return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
+
+
+def _settings(experiment: Experiment, preset: str, runs: list[Result]) -> str:
+    """The number of runs of a preset, and its differences from the paper."""
+    # the table shows which part of the grid has runs
+    changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
+    settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
+    return f"{len(runs)} runs of preset {preset}, {settings}."
 
 
 def _summarise(experiment: Experiment, results: list[Result]) -> list[str]:
     """The row of an experiment in the summary."""
     verdicts = experiment.comparison.verdicts(results)
     of_global = (verdict for key, verdict in verdicts.items() if key[-1] == "global")
-    return [experiment.name, str(len(results) or "missing"), _count(verdicts.values()), _count(of_global)]
+    runs, cells = str(len(results) or "missing"), (str(len(each)) for each in _cells(experiment, results))
+    return [experiment.name, runs, *cells, _count(verdicts.values()), _count(of_global)]
+
+
+def _cells(experiment: Experiment, results: list[Result]) -> tuple[set[Any], set[Any], set[Any]]:
+    """The paper's numbers: all, those with one of ours beside them, and those with one of runs that count."""
+    comparison = experiment.comparison
+    paper = comparison.published_cells(experiment.configs("paper"))
+    ours, counted = (comparison.cells(results, only_counted) for only_counted in (False, True))
+    all_cells, with_runs, with_counted = (
+        {(comparison.paper_table, *cell) for cell in found & paper} for found in (paper, ours, counted)
+    )
+    return all_cells, with_runs, with_counted
 
 
 def _count(verdicts: Iterable[Verdict]) -> str:
@@ -133,4 +171,6 @@ def _count(verdicts: Iterable[Verdict]) -> str:
 
 
 def _all(experiment: Experiment, runs: Runs) -> list[Result]:
-    return experiment.sort(result for results in runs.values() for result in results)
+    """All runs that are not of a variant."""
+    main = (results for preset, results in runs.items() if preset not in experiment.variants)
+    return experiment.sort(result for results in main for result in results)

@@ -22,7 +22,7 @@ import torch
 
 from inducing.errors import DivergenceError
 from inducing.experiments.engine.experiment import Run, key_of
-from inducing.experiments.engine.store import Result, Store, finished_run
+from inducing.experiments.engine.store import Result, Store, finished_run, revision_of
 from inducing.extras import require
 from inducing.inference.parallel.ranks import join
 
@@ -46,12 +46,14 @@ class Task(NamedTuple):
         config: The configuration of the run.
         store: The store for its result.
         resume: Whether to keep a stored result and to continue from a checkpoint.
+        since: The first revision of the package whose result is kept.
     """
 
     run: Run
     config: Any
     store: Store
     resume: bool
+    since: int = 1
 
     @property
     def checkpoint(self) -> Path:
@@ -72,6 +74,11 @@ class Task(NamedTuple):
         with suppress(Timeout):
             lock.acquire(timeout=0)
         return lock.release if lock.is_locked else None
+
+    def is_finished(self) -> bool:
+        """Whether the store has a result that is up to date."""
+        result = self.store.results().get(key_of(self.config))
+        return result is not None and revision_of(result) >= self.since
 
     def finish(self, result: Result) -> Outcome:
         """Store the result and remove the checkpoints."""
@@ -108,7 +115,7 @@ def run_each(tasks: list[Task], pool: Pool) -> Iterator[Outcome]:
                     continue
                 locks.callback(release)
                 waiting.remove(task)
-                if task.resume and key_of(task.config) in task.store.results():
+                if task.resume and task.is_finished():
                     release()
                     yield Outcome(task.config, "finished by another process")
                     continue

@@ -18,6 +18,11 @@ from typing import Any, NamedTuple
 
 from inducing.files import write_atomically
 
+# Grows with every change of the package after which runs end with different numbers:
+# 2, gradients of `inducing.linalg.reparameterisation` in dense layers; 3, the same in hidden Gaussian processes and
+# convolutions, and the start of ScalePrior's posterior
+REVISION = 3
+
 Settings = Mapping[str, Any]
 Result = dict[str, Any]
 
@@ -44,7 +49,13 @@ def finished_run(config: Settings, metrics: Settings, seconds: float) -> Result:
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": version("inducing"),
         "commit": _commit(),
+        "revision": REVISION,
     }
+
+
+def revision_of(result: Result) -> int:
+    """The revision of the package that made a run; 1 if the run is older than the first number."""
+    return int(result.get("revision", 1))
 
 
 class Store(NamedTuple):

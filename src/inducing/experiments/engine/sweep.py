@@ -70,28 +70,43 @@ def reproduce(
     page = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.md"
     for path in (store.path, page, page.with_suffix(".png")):
         check_writable(path)
-    done = store.results() if resume else {}
-    trials = list(dict.fromkeys(trial for config in configs for trial in experiment.trials(config)))
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
-    console.print(f"{len(configs)} runs, {len(experiment.finished(configs, done))} finished before", highlight=False)
+    executed: set[str] = set()
+
+    def usable() -> dict[str, Result]:
+        """Finished runs that are not executed again."""
+        found = store.results().items()
+        return {key: run for key, run in found if key in executed or (resume and experiment.is_current(run))}
+
+    finished = experiment.finished(configs, usable())
+    console.print(f"{len(configs)} runs, {len(finished)} finished before", highlight=False)
+    old = sum(not experiment.is_current(run) for run in store.results().values())
+    if old and resume:
+        console.print(f"{old} stored runs are out of date and do not count", highlight=False)
     failed: list[str] = []
-    # trials come first: they decide the settings of the other runs, and are often among them
-    for stage in (trials, configs):
-        known_results = store.results()
-        settled = [experiment.settle(config, known_results) for config in stage]
-        todo = [config for config in settled if config is not None and key_of(config) not in done]
-        if stage is trials and todo:
+    while True:
+        results = usable()
+        settled = [experiment.settle(config, results) for config in configs]
+        # runs that decide the settings of others come first
+        trials = dict.fromkeys(trial for each in settled for trial in each.missing)
+        others = dict.fromkeys(each.config for each in settled if each.config is not None)
+        done = executed | results.keys()
+        deciding = [config for config in trials if key_of(config) not in done]
+        todo = deciding or [config for config in others if key_of(config) not in done]
+        if not todo:
+            break
+        if deciding:
             console.print(f"{len(todo)} runs on split 0 to choose settings by the ELBO", highlight=False)
-        tasks = [Task(experiment.run, config, store, resume) for config in todo]
+        tasks = [Task(experiment.run, config, store, resume, experiment.since) for config in todo]
         failed += _run_all(experiment, tasks, jobs, dask, console)
-        done = store.results() if resume else {key_of(config): {} for config in todo}
+        executed |= {key_of(config) for config in todo}
     ranks.broadcast(None)
-    results = store.results()
     if failed:
-        waiting = sum(experiment.settle(config, results) is None for config in configs)
-        others = f"{waiting} runs wait for their trials" if waiting else "all others are finished"
-        raise DivergenceError(f"{len(failed)} runs failed, {others}: " + "; ".join(failed))
+        waiting = sum(each.config is None for each in settled)
+        rest = f"{waiting} runs wait for their trials" if waiting else "all others are finished"
+        raise DivergenceError(f"{len(failed)} runs failed, {rest}: " + "; ".join(failed))
     # finished runs that `only` leaves out are shown too
+    results = store.results()
     show(experiment, {preset: experiment.finished(everything, results)}, page, console)
     return experiment.finished(configs, results)
 

@@ -35,6 +35,7 @@ class TrainingConfig:
         train_samples: Number of posterior samples in each step. None: that of the recipe.
         test_samples: Number of posterior samples of the ELBO and of predictions.
         split: Number of the split of the data, and the seed of the run.
+        doublings: How often the number of steps may be doubled until training has converged on split 0. None: no check.
     """
 
     dataset: str
@@ -47,6 +48,7 @@ class TrainingConfig:
     train_samples: int | None = 10
     test_samples: int = 100
     split: int = 0
+    doublings: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, An
 
 
 def posteriors(
-    config: TrainingConfig, num_hidden: int, hidden_log_precision: float, precision: PrecisionKind = "shared"
+    config: TrainingConfig, num_hidden: int, hidden_log_precision: float, precision: PrecisionKind
 ) -> str | list[Posterior]:
     """The posterior named by a configuration. Hidden layers with global inducing points have their own initial precision."""
     if config.posterior != "global":
