@@ -78,9 +78,8 @@ def claims_page(runs: Mapping[str, Sequence[Result]]) -> Page:
                 why,
             ]
         )
-    return Page(
-        "The paper's claims", [INTRODUCTION, Table(["claim", "in the paper", "experiment", "verdict", "why"], rows)]
-    )
+    headings = ["claim", "in the paper", "experiment", "verdict", "why"]
+    return Page("The paper's claims", [INTRODUCTION, Table(headings, rows, text_columns=len(headings))])
 
 
 def rule(held: bool, why: str) -> Ruling:

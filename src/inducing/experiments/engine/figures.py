@@ -64,9 +64,9 @@ def draw_differences(runs: Mapping[str, tuple[Comparison, list[Result]]]) -> Fig
         for key in paper:
             place = rows.index(key[:-1]), columns.index(key[-1])
             shown[place] = 2 * (ours[key].mean - paper[key].mean) / margin(ours[key], paper[key])
-            style = "italic" if states[key] in NOT_COUNTED else "normal"
-            text = f"{shown[place]:+.1f}"
-            axes.text(*reversed(place), text, ha="center", va="center", fontsize=7, style=style)
+            look = {"style": "italic" if states[key] in NOT_COUNTED else "normal", "ha": "center", "va": "center"}
+            colour = "white" if abs(shown[place]) > 4 else "black"
+            axes.text(*reversed(place), f"{shown[place]:+.1f}", fontsize=7, color=colour, **look)
         image = axes.imshow(shown, cmap="RdBu", vmin=-6, vmax=6, aspect="auto")
         axes.set_xticks(range(len(columns)), [with_arrows(column) for column in columns], fontsize=7, rotation=20)
         axes.set_yticks(range(len(rows)), [" ".join(map(str, row)) for row in rows], fontsize=7)
