@@ -83,42 +83,83 @@ class _Moments(torch.autograd.Function):
         projected, mean = cross.new_empty(cross.shape), cross.new_empty(samples, rows, whitened.shape[-1])
         explained = cross.new_empty(samples, rows, outputs)
         for part in _chunks(samples, rows, size * outputs):
-            projected[:, part] = cross[:, part] @ inverse.mT
-            mean[:, part] = projected[:, part] @ whitened
-            explained[:, part] = _squared_norm(projected[:, part])[..., None]
+            reached = torch.bmm(cross[:, part], inverse.mT, out=projected[:, part])
+            torch.bmm(reached, whitened, out=mean[:, part])
+            explained[:, part] = _squared_norm(reached)[..., None]
             if columns is not None:
-                products = (projected[:, part].to(columns.dtype) @ columns).unflatten(-1, (outputs, size))
+                products = (reached.to(columns.dtype) @ columns).unflatten(-1, (outputs, size))
                 explained[:, part] -= _squared_norm(products)
         ctx.save_for_backward(cross, inverse, whitened, columns, projected)
-        ctx.set_materialize_grads(False)
         return mean, explained
 
     @staticmethod
     @first_order_only
-    def backward(ctx: Any, to_mean: Tensor | None, to_explained: Tensor | None) -> tuple[Tensor | None, ...]:
-        cross, inverse, whitened, columns, projected = ctx.saved_tensors
-        samples, rows, size = cross.shape
-        to_cross, to_inverse, to_whitened = (each.new_zeros(each.shape) for each in (cross, inverse, whitened))
-        to_columns = None if columns is None else columns.new_zeros(columns.shape)
-        for part in _chunks(samples, rows, size if columns is None else columns.shape[-1]):
-            reached = projected[:, part]
-            to_projected = torch.zeros_like(reached)
-            if to_explained is not None:
-                slopes = 2 * to_explained[:, part]
-                torch.mul(reached, slopes.sum(-1, keepdim=True), out=to_projected)
-                if columns is not None and to_columns is not None:
-                    # -2 explained~ P
-                    rounded = reached.to(columns.dtype)
-                    products = (rounded @ columns).unflatten(-1, (-1, size))
-                    products = products.mul_(-slopes[..., None].to(columns.dtype)).flatten(-2)
-                    to_projected += products @ columns.mT
-                    to_columns.baddbmm_(rounded.mT, products)
-            if to_mean is not None:
-                to_projected.baddbmm_(to_mean[:, part], whitened.mT)
-                to_whitened.baddbmm_(reached.mT, to_mean[:, part])
-            to_cross[:, part] = to_projected @ inverse
-            to_inverse.baddbmm_(to_projected.mT, cross[:, part])
-        return to_cross, to_inverse, to_whitened, to_columns
+    def backward(ctx: Any, to_mean: Tensor, to_explained: Tensor) -> tuple[Tensor | None, ...]:
+        columns = ctx.saved_tensors[3]
+        several = columns is not None and columns.shape[-1] > columns.shape[-2]
+        return (_pull_several if several else _pull_one)(*ctx.saved_tensors, to_mean, 2 * to_explained)
+
+
+def _pull_one(
+    cross: Tensor,
+    inverse: Tensor,
+    whitened: Tensor,
+    root: Tensor | None,
+    projected: Tensor,
+    to_mean: Tensor,
+    slopes: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients with at most one T for all outputs."""
+    size = cross.shape[-1]
+    # Z = [I - TT', a]
+    remaining = torch.eye(size, dtype=cross.dtype, device=cross.device).expand_as(inverse)
+    if root is not None:
+        remaining = remaining - root.to(cross.dtype) @ root.to(cross.dtype).mT
+    both = torch.cat([remaining, whitened], -1)
+    to_cross, gathered = torch.empty_like(cross), cross.new_zeros(*both.mT.shape)
+    pulled = both.mT @ inverse
+    for part in _chunks(*cross.shape):
+        # G = [2 explained~ A, mean~],   k~ = G Z'W
+        weighted = torch.cat([projected[:, part] * slopes[:, part], to_mean[:, part]], -1)
+        torch.bmm(weighted, pulled, out=to_cross[:, part])
+        gathered.baddbmm_(weighted.mT, cross[:, part])
+    # W~ = Z G'k,   Z~ = A'G = W k'G
+    to_both = inverse @ gathered.mT
+    to_root = None if root is None else -to_both[..., :size].to(root.dtype) @ root
+    return to_cross, both @ gathered, to_both[..., size:], to_root
+
+
+def _pull_several(
+    cross: Tensor,
+    inverse: Tensor,
+    whitened: Tensor,
+    columns: Tensor,
+    projected: Tensor,
+    to_mean: Tensor,
+    slopes: Tensor,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients with a T for each output, side by side."""
+    size = cross.shape[-1]
+    roots = columns.unflatten(-1, (-1, size)).transpose(1, 2)
+    # TT' of all outputs, one below the other
+    covariances = (roots @ roots.mT).flatten(1, 2)
+    to_cross, to_inverse, to_whitened = torch.empty_like(cross), torch.zeros_like(inverse), torch.zeros_like(whitened)
+    gathered = torch.zeros_like(columns)
+    for part in _chunks(len(cross), cross.shape[1], columns.shape[-1]):
+        reached, rates = projected[:, part], slopes[:, part]
+        rounded = reached.to(columns.dtype)
+        # G = 2 explained~ A for each output,   A~ = mean~ a' + sum of G - G TT'
+        weighted = (rates.to(columns.dtype)[..., None] * rounded[..., None, :]).flatten(-2)
+        to_projected = torch.baddbmm(rates.sum(-1, keepdim=True) * reached, to_mean[:, part], whitened.mT)
+        to_projected -= weighted @ covariances
+        gathered.baddbmm_(rounded.mT, weighted)
+        to_whitened.baddbmm_(reached.mT, to_mean[:, part])
+        # k~ = A~ W,   W~ = A~'k
+        torch.bmm(to_projected, inverse, out=to_cross[:, part])
+        to_inverse.baddbmm_(to_projected.mT, cross[:, part])
+    # T~ = -A'G T
+    to_roots = -gathered.unflatten(-1, (-1, size)).transpose(1, 2) @ roots
+    return to_cross, to_inverse, to_whitened, to_roots.transpose(1, 2).flatten(2)
 
 
 def _chunks(samples: int, rows: int, width: int) -> Iterator[slice]:
