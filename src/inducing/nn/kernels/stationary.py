@@ -72,7 +72,7 @@ class SquaredExponential(Stationary):
     def covariance(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
         if len(y) == 1:
             # samples become rows of one product
-            return _Exponential.apply(x.flatten(0, 1)[None], y, variance)[0].unflatten(0, x.shape[:2])
+            return _Exponential.apply(x.reshape(1, -1, x.shape[-1]), y, variance).reshape(*x.shape[:2], -1)
         return _Exponential.apply(x.expand(len(y), -1, -1), y, variance)
 
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
