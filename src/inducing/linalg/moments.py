@@ -85,11 +85,9 @@ class _Moments(torch.autograd.Function):
         projected = torch.bmm(cross, inverse.mT)
         explained = _squared_norm(projected)[..., None]
         if columns is not None:
-            size, width = columns.shape[-2:]
-            explained = explained.repeat(1, 1, width // size)
-            for part in _chunks(columns, projected):
-                products = torch.bmm(projected[:, part].to(columns.dtype), columns)
-                explained[:, part].sub_(_squared_norm(products.unflatten(-1, (-1, size))))
+            rounded, size = projected.to(columns.dtype), projected.shape[-1]
+            products = (torch.bmm(rounded[:, part], columns) for part in _chunks(columns, projected))
+            explained = explained - torch.cat([_squared_norm(part.unflatten(-1, (-1, size))) for part in products], 1)
         ctx.save_for_backward(cross, inverse, whitened, columns, projected)
         return torch.bmm(projected, whitened), explained
 
@@ -113,20 +111,19 @@ def _pull_one(
     slopes: Float[Tensor, "S N 1"],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return the gradients with one T for all outputs, or none. `slopes` are 2 explained~."""
-    size = cross.shape[-1]
-    # Z = [I - TT', a]
-    shrinkage = torch.eye(size, dtype=cross.dtype, device=cross.device).expand_as(inverse)
-    if root is not None:
-        shrinkage = torch.baddbmm(shrinkage, root.to(cross.dtype), root.to(cross.dtype).mT, alpha=-1)
-    stacked = torch.cat([shrinkage, whitened], -1)
-    # G = [2 explained~ A, mean~]
+    # G = [2 explained~ A, mean~],   G'k
     weighted = torch.cat([slopes * projected, to_mean], -1)
-    # k~ = G Z'W,   W~ = Z G'k,   Z~ = A'G = W k'G
-    to_cross = torch.bmm(weighted, stacked.mT @ inverse)
-    gathered = torch.bmm(weighted.mT, cross)
-    to_stacked = inverse @ gathered.mT
-    to_root = None if root is None else -to_stacked[..., :size].to(root.dtype) @ root
-    return to_cross, stacked @ gathered, to_stacked[..., size:], to_root
+    of_explained, of_mean = torch.bmm(weighted.mT, cross).split([cross.shape[-1], to_mean.shape[-1]], 1)
+    shrunk, of_shrunk, to_root = inverse, of_explained, None
+    if root is not None:
+        # (I - TT')W,   (I - TT')G'k,   T~ = -A'G T
+        wide = root.to(cross.dtype)
+        shrinkage = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device) - wide @ wide.mT
+        shrunk, of_shrunk = shrinkage @ inverse, shrinkage @ of_explained
+        to_root = -(inverse @ of_explained.mT).to(root.dtype) @ root
+    # k~ = G Z'W,   W~ = Z G'k,   a~ = A'mean~ = W k'mean~
+    to_cross = torch.bmm(weighted, torch.cat([shrunk, whitened.mT @ inverse], 1))
+    return to_cross, torch.baddbmm(of_shrunk, whitened, of_mean), inverse @ of_mean.mT, to_root
 
 
 def _pull_several(
@@ -142,16 +139,17 @@ def _pull_several(
     size = cross.shape[-1]
     roots = columns.unflatten(-1, (-1, size)).transpose(1, 2)
     covariances = (roots @ roots.mT).flatten(1, 2)
-    to_projected = torch.baddbmm(slopes.sum(-1, keepdim=True) * projected, to_mean, whitened.mT)
-    gathered = torch.zeros_like(columns)
+    rounded, rates = projected.to(columns.dtype), slopes.to(columns.dtype)[..., None]
+    shrunk, gathered = torch.empty_like(rounded), torch.zeros_like(columns)
     for part in _chunks(columns, projected):
-        # G = 2 explained~ A of all outputs side by side,   A~ = mean~ a' + sum G - G TT'
-        rounded = projected[:, part].to(columns.dtype)
-        weighted = (slopes[:, part].to(columns.dtype)[..., None] * rounded[..., None, :]).flatten(-2)
-        to_projected[:, part].sub_(torch.bmm(weighted, covariances))
-        gathered.baddbmm_(rounded.mT, weighted)
+        # G = 2 explained~ A of all outputs side by side,   G TT',   A'G
+        weighted = (rates[:, part] * rounded[:, part, None]).flatten(-2)
+        torch.bmm(weighted, covariances, out=shrunk[:, part])
+        gathered.baddbmm_(rounded[:, part].mT, weighted)
     # T~ = -A'G T
     to_roots = -gathered.unflatten(-1, (-1, size)).transpose(1, 2) @ roots
+    # A~ = mean~ a' + 2 explained~ A - G TT'
+    to_projected = torch.baddbmm((slopes.sum(-1, keepdim=True) * projected).sub_(shrunk), to_mean, whitened.mT)
     # k~ = A~ W,   W~ = A~'k,   a~ = A'mean~
     to_cross, to_inverse = torch.bmm(to_projected, inverse), torch.bmm(to_projected.mT, cross)
     return to_cross, to_inverse, torch.bmm(projected.mT, to_mean), to_roots.transpose(1, 2).flatten(2)
