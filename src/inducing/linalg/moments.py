@@ -22,7 +22,6 @@ than the prior. So it keeps its digits in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +30,7 @@ from torch import Tensor
 
 from inducing.linalg.first_order import first_order_only
 
-# elements to process at a time
+# elements of a product to process at a time
 CHUNK = 2**18
 
 
@@ -85,9 +84,9 @@ class _Moments(torch.autograd.Function):
         projected = torch.bmm(cross, inverse.mT)
         explained = _squared_norm(projected)[..., None]
         if columns is not None:
-            rounded, size = projected.to(columns.dtype), projected.shape[-1]
-            products = (torch.bmm(rounded[:, part], columns) for part in _chunks(columns, projected))
-            explained = explained - torch.cat([_squared_norm(part.unflatten(-1, (-1, size))) for part in products], 1)
+            products = (torch.bmm(rows.to(columns.dtype), columns) for rows in _chunks(projected, columns))
+            norms = [_squared_norm(each.unflatten(-1, (-1, cross.shape[-1]))) for each in products]
+            explained = explained - torch.cat(norms, 1)
         ctx.save_for_backward(cross, inverse, whitened, columns, projected)
         return torch.bmm(projected, whitened), explained
 
@@ -139,25 +138,25 @@ def _pull_several(
     size = cross.shape[-1]
     roots = columns.unflatten(-1, (-1, size)).transpose(1, 2)
     covariances = (roots @ roots.mT).flatten(1, 2)
-    rounded, rates = projected.to(columns.dtype), slopes.to(columns.dtype)[..., None]
-    shrunk, gathered = torch.empty_like(rounded), torch.zeros_like(columns)
-    for part in _chunks(columns, projected):
+    shrunk, gathered = [], torch.zeros_like(columns)
+    for rows, rates in zip(*(_chunks(each.to(columns.dtype), columns) for each in (projected, slopes)), strict=True):
         # G = 2 explained~ A of all outputs side by side,   G TT',   A'G
-        weighted = (rates[:, part] * rounded[:, part, None]).flatten(-2)
-        torch.bmm(weighted, covariances, out=shrunk[:, part])
-        gathered.baddbmm_(rounded[:, part].mT, weighted)
+        weighted = (rates[..., None] * rows[..., None, :]).flatten(-2)
+        shrunk.append(torch.bmm(weighted, covariances))
+        gathered.baddbmm_(rows.mT, weighted)
     # T~ = -A'G T
     to_roots = -gathered.unflatten(-1, (-1, size)).transpose(1, 2) @ roots
     # A~ = mean~ a' + 2 explained~ A - G TT'
-    to_projected = torch.baddbmm((slopes.sum(-1, keepdim=True) * projected).sub_(shrunk), to_mean, whitened.mT)
+    of_explained = (slopes.sum(-1, keepdim=True) * projected).sub_(torch.cat(shrunk, 1))
+    to_projected = torch.baddbmm(of_explained, to_mean, whitened.mT)
     # k~ = A~ W,   W~ = A~'k,   a~ = A'mean~
     to_cross, to_inverse = torch.bmm(to_projected, inverse), torch.bmm(to_projected.mT, cross)
     return to_cross, to_inverse, torch.bmm(projected.mT, to_mean), to_roots.transpose(1, 2).flatten(2)
 
 
-def _chunks(columns: Float[Tensor, "S M OM"], projected: Float[Tensor, "S N M"]) -> Iterator[slice]:
-    step = max(16, CHUNK // (len(columns) * columns.shape[-1]))
-    return (slice(start, start + step) for start in range(0, projected.shape[1], step))
+def _chunks(rows: Float[Tensor, "S N _"], columns: Float[Tensor, "S M OM"]) -> tuple[Tensor, ...]:
+    """Split the rows, so that a product of a part with all columns stays in the cache."""
+    return rows.split(max(16, CHUNK // (len(columns) * columns.shape[-1])), 1)
 
 
 def _squared_norm(values: Float[Tensor, "*batch M"]) -> Float[Tensor, "*batch"]:

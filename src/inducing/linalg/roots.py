@@ -52,8 +52,10 @@ class _Roots(torch.autograd.Function):
         factor, inverse = ctx.saved_tensors
         if to_root is None and to_inverse is None:
             return None, None
-        # Q / 2,   Q = Phi(R'R~ - W~W')
-        inner = 0 if to_root is None else factor.mT @ to_root
-        lower = (inner if to_inverse is None else inner - to_inverse @ inverse.mT).tril_().mul_(0.5)
+        # Q = Phi(R'R~ - W~W')
+        inner = torch.zeros_like(factor) if to_root is None else factor.mT @ to_root
+        if to_inverse is not None:
+            inner -= to_inverse @ inverse.mT
+        lower = inner.tril_()
         lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        return inverse.mT @ (lower + lower.mT) @ inverse, None
+        return inverse.mT @ ((lower + lower.mT) / 2) @ inverse, None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -42,8 +41,8 @@ class Stationary(Kernel, ABC):
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
         lengthscale, variance = values
         # distances do not depend on the origin, and are more accurate if it is close to the rows
-        centre, scale = y.detach().mean((0, 1)), 1 / lengthscale
-        return self.covariance((x - centre) * scale, (y - centre) * scale, variance)
+        centre = y.detach().mean((0, 1))
+        return self.covariance((x - centre) / lengthscale, (y - centre) / lengthscale, variance)
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
         return values[1].expand(x.shape[:-1])
@@ -70,39 +69,11 @@ class SquaredExponential(Stationary):
     """k(x, y) = variance * exp(-r^2 / 2): very smooth functions."""
 
     def covariance(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
-        if len(y) == 1:
-            # samples become rows of one product
-            return _Exponential.apply(x.reshape(1, -1, x.shape[-1]), y, variance).reshape(*x.shape[:2], -1)
-        return _Exponential.apply(x.expand(len(y), -1, -1), y, variance)
+        # log k = x'y - |x|^2 / 2 + log(variance) - |y|^2 / 2
+        return _products_with_offsets(x, variance.log() - x.square().sum(-1) / 2, y, -y.square().sum(-1) / 2).exp_()
 
     def spectrum(self, shape: tuple[int, int, int], like: Tensor, generator: Generator | None) -> Tensor:
         return standard_normal(shape, like, generator)
-
-
-class _Exponential(torch.autograd.Function):
-    """k = variance * exp(-|x - y|^2 / 2), with a backward pass in few passes over k. It can be differentiated again.
-
-    With x~ for the gradient with respect to x, and E = k~ k elementwise,
-
-        x~ = E y - (E 1) x,   y~ = E'x - (E'1) y,   variance~ = 1'E 1 / variance
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
-        # log k = x'y - |x|^2 / 2 + log(variance) - |y|^2 / 2
-        half_x, half_y = (rows.square().sum(-1) / 2 for rows in (x, y))
-        matrix = _products_with_offsets(x, variance.log() - half_x, y, -half_y).exp_()
-        ctx.save_for_backward(x, y, variance, matrix)
-        return matrix
-
-    @staticmethod
-    def backward(ctx: Any, to_matrix: Tensor) -> tuple[Tensor, ...]:
-        x, y, variance, matrix = ctx.saved_tensors
-        weights = to_matrix * matrix
-        # E [y, 1] and E'[x, 1]
-        of_x, of_y = weights @ _append_ones(y), weights.mT @ _append_ones(x)
-        to_x, to_y = (of[..., :-1] - of[..., -1:] * rows for of, rows in ((of_x, x), (of_y, y)))
-        return to_x, to_y, of_y[..., -1].sum() / variance
 
 
 @dataclass(frozen=True)
@@ -159,10 +130,6 @@ class Matern52(Matern):
     def profile(self, distance: Tensor) -> Tensor:
         scaled = math.sqrt(5) * distance
         return (1 + scaled + scaled.square() / 3) * torch.exp(-scaled)
-
-
-def _append_ones(rows: Float[Tensor, "S N D"]) -> Float[Tensor, "S N D+1"]:
-    return torch.cat([rows, torch.ones_like(rows[..., :1])], -1)
 
 
 def _products_with_offsets(
