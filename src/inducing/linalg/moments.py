@@ -13,7 +13,7 @@ they are in the cache, and the backward pass does not need it. With x~ for the g
 
 If all outputs share T, this is two products with all rows. With G = [2 explained~ A, mean~] and Z = [I - TT', a],
 
-    A~ = G Z',   k~ = G Z'W,   W~ = Z G'k,   Z~ = A'G = W k'G,   T~ = -(the first M columns of Z~) T
+    k~ = G Z'W,   W~ = Z G'k,   [-T~ T^-1, a~] = A'G = W k'G
 
 A, |A|^2 and the mean are in float64, since W is large where inducing inputs are close together, and a variance is a small
 difference. A T is in the dtype of T: |A T|^2 is a sum of squares, and T is at most about 1 if the posterior is narrower
