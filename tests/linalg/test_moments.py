@@ -62,6 +62,25 @@ def test_a_root_in_float32_keeps_six_digits(outputs):
     assert rounded.explained.dtype == torch.float64
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_gradients_with_a_root_in_float32_keep_five_digits(outputs):
+    *tensors, root = problem((4, 1, 1, 1), outputs)
+
+    def gradients(root):
+        mean, explained = moments_at_rows(*tensors, root)
+        return torch.autograd.grad(mean.sum() + explained.square().sum(), [*tensors, root])
+
+    for exact, rounded in zip(gradients(root), gradients(root.detach().float().requires_grad_()), strict=True):
+        assert (exact - rounded).abs().max() < 1e-5 * exact.abs().max()
+
+
+def test_no_rows_have_no_moments():
+    _, *others = problem((1, 1, 1, 1), 3)
+    mean, explained = moments_at_rows(torch.zeros(1, 0, 7, dtype=torch.float64, requires_grad=True), *others)
+    assert mean.shape == explained.shape == (1, 0, 3)
+    (explained.sum() + mean.sum()).backward()
+
+
 def test_where_the_posterior_is_the_prior_nothing_is_explained_and_kernels_have_no_gradient():
     cross, inverse, whitened, _ = problem((3, 1, 1, 1), 0)
     explained = moments_at_rows(cross, inverse, whitened, torch.eye(7).double()[None, None]).explained

