@@ -20,6 +20,7 @@ from inducing.nn.priors.base import Prior
 
 # The recipe "fast" for tables: fewer posterior samples and fewer steps.
 BNN_FAST = FAST.replace(num_steps=1000, num_samples=4, early_samples=None, whole_last_kl=True)
+# half of the steps at 0.05 lost 0.025 nats of held-out log-likelihood on MNIST, a third 0.03 to 0.06
 BNN_CLASSES_FAST = BNN_FAST.replace(num_steps=1500, temperature=0.1, whole_last_kl=False)
 DEEP_GP_FAST = FAST.replace(num_steps=1500, num_samples=2, early_samples=None)
 # more steps raise neither the ELBO nor the log-likelihood of held-out rows
