@@ -60,7 +60,7 @@ def test_the_smoke_preset_runs_from_files_to_figure(experiment, small_images, tm
         metrics = each["metrics"]
         assert {"test_log_likelihood", "accuracy", "ece", "calibration"} <= set(metrics)
         assert ("elbo_per_datapoint" in metrics) == (each["config"]["posterior"] != "plain")
-        assert ("auroc" in metrics) == (each["config"]["dataset"] == "cifar10")
+        assert ("auroc" in metrics) == bool(each["config"]["unknown"])
         # strict JSON: no NaN of an empty bin
         json.dumps(metrics, allow_nan=False)
         assert sum(rows for _, _, rows in metrics["calibration"]) == 10
@@ -95,6 +95,7 @@ def test_the_published_numbers():
 
 def test_the_page_and_the_figure(tmp_path):
     results = [result(each, prior=prior) for prior in CIFAR10.grid["prior"] for each in CIFAR10.grid["posterior"]]
+    results[0]["metrics"]["curve"] = [[10, -2.0, 30.0, -1.9], [20, -1.8, 40.0, -1.7]]
     show(CIFAR10, {"paper": results}, tmp_path / "cifar10.md", Console(width=100))
     page = (tmp_path / "cifar10.md").read_text()
     assert "| scale | global | 1 | -1.00 | -0.75 | worse by 0.25 |" in page
@@ -104,7 +105,8 @@ def test_the_page_and_the_figure(tmp_path):
 
 def test_an_interrupted_run_continues_with_the_same_numbers(small_images, tmp_path, monkeypatch):
     settings = {"channels": 2, "num_data": 20, "num_inducing": 4, "num_test": 10, "num_steps": 6, "batch_size": 10}
-    config = Config(**settings, dataset="cifar10", model="resnet8", prior="spatial-iw", test_samples=2, unknown="svhn")
+    settings |= {"dataset": "cifar10", "model": "resnet8", "prior": "spatial-iw", "unknown": "svhn", "curve_points": 3}
+    config = Config(**settings, test_samples=2)
     whole = run(config, tmp_path / "whole", progress=False)
     fit, steps = inducing.fit, []
 
@@ -114,11 +116,13 @@ def test_an_interrupted_run_continues_with_the_same_numbers(small_images, tmp_pa
             raise InterruptedError
 
     def watched(*arguments, **settings):
-        return fit(*arguments, **settings, callbacks=[stop], checkpoint_seconds=0)
+        settings["callbacks"] = [*settings["callbacks"], stop]
+        return fit(*arguments, **settings, checkpoint_seconds=0)
 
     monkeypatch.setattr(inducing, "fit", watched)
     with pytest.raises(InterruptedError):
         run(config, tmp_path / "interrupted", progress=False)
     assert run(config, tmp_path / "interrupted", progress=False) == whole
+    assert [point[0] for point in whole["curve"]] == [2, 4, 6]
     # the third step was not in a checkpoint yet
     assert steps == [1, 2, 3, 3, 4, 5, 6]

@@ -7,6 +7,8 @@ factorised->global to global, and so do the predictions, also on images of anoth
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,8 @@ from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measu
 from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.experiments.paper import PRIORS
 from inducing.experiments.plain import Plain
+from inducing.files import write_atomically
+from inducing.inference.history import Record
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
 GUESSING = float(np.log(0.1))
@@ -57,7 +61,8 @@ MICRO_BATCHES = {"cpu": 50, "cuda": 500}
 class Config(training.TrainingConfig):
     """The paper's settings of MNIST-500, from the appendix "MNIST 500".
 
-    The paper gives neither the number of steps nor the number of inducing images.
+    The paper gives neither the number of steps nor the number of inducing images. ``curve_points`` is the number of times
+    that the test images are scored during training.
     """
 
     dataset: str = "mnist"
@@ -77,6 +82,7 @@ class Config(training.TrainingConfig):
     temperature: float = 1.0
     augment: bool = False
     unknown: str = ""
+    curve_points: int | None = None
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -89,14 +95,59 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     network, likelihood = build_network(config, x, y).to(device), inducing.Categorical().to(device)
     augment = partial(images.augment, fill=train.x.amin((0, 2, 3))) if config.augment else None
     recipe = training.recipe_of(config).replace(early_samples=None, micro_batch_size=MICRO_BATCHES[device])
-    trained = training.train_and_score(
-        network, likelihood, (x, y), config, checkpoint, progress, recipe=recipe, augment=augment, score_batch=100
-    )
     predict = partial(inducing.predict, network, likelihood, batch_size=100, seed=config.split)
-    known, *unknown = (predict(each.x[: config.num_test], config.test_samples) for each in others)
+    tests = [each.x[: config.num_test] for each in others]
+    curve = Curve(lambda: _brief_scores(predict(tests[0], config.test_samples), others[0].y), config, checkpoint)
+    trained = training.train_and_score(
+        network,
+        likelihood,
+        (x, y),
+        config,
+        checkpoint,
+        progress,
+        recipe=recipe,
+        augment=augment,
+        callbacks=[curve] if config.curve_points else [],
+        score_batch=100,
+    )
+    known, *unknown = (predict(each, config.test_samples) for each in tests)
     # a plain network has no ELBO
     nats = {"log_likelihood": trained.nats["log_likelihood"]} if config.posterior == "plain" else trained.nats
-    return {**nats, **_scores(known, others[0].y[: config.num_test], *unknown)}
+    curves = {"curve": curve.points} if config.curve_points else {}
+    return {**nats, **_scores(known, others[0].y[: config.num_test], *unknown), **curves}
+
+
+class Curve:
+    """Callback that scores test images during training.
+
+    The scores are kept in a file beside the checkpoints, so that an interrupted run does not lose them.
+
+    Arguments:
+        score: Function that returns the scores.
+        config: The configuration, with the number of points of the curve.
+        folder: The folder of the checkpoints.
+    """
+
+    def __init__(self, score: Callable[[], list[float]], config: Config, folder: Path | None) -> None:
+        self.score, self.every = score, max(1, config.num_steps // (config.curve_points or 1))
+        self.file = None if folder is None else folder / "curve.json"
+        # each point: step, ELBO of the step, accuracy and log-likelihood of test images
+        self.points = json.loads(self.file.read_text()) if self.file is not None and self.file.exists() else []
+
+    def __call__(self, record: Record) -> None:
+        """Add a point at some steps. A step that is repeated replaces its point."""
+        if record.step % self.every == 0:
+            earlier = [point for point in self.points if point[0] < record.step]
+            self.points = [*earlier, [record.step, round(record.elbo, 4), *self.score()]]
+            if self.file is not None:
+                write_atomically(self.file, json.dumps(self.points).encode())
+
+
+def _brief_scores(predictive: inducing.Predictive, y: Tensor) -> list[float]:
+    """The accuracy and the log-likelihood of test images."""
+    y = y[: len(predictive.mean)]
+    scores = 100 * inducing.metrics.accuracy(predictive, y), inducing.metrics.log_likelihood(predictive, y)
+    return [round(score, 4) for score in scores]
 
 
 def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
@@ -140,9 +191,9 @@ def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.
     """
     found = dict.fromkeys(result["config"]["prior"] for result in results)
     priors = [prior for prior in found if prior != "none"] or ["none"]
-    has_entropies = any("entropies" in result["metrics"] for result in results)
-    figure, rows = figures.panels(len(priors), 4 if has_entropies else 3, (3.5, 2.9))
-    for prior, (elbos, tests, curves, *entropies) in zip(priors, rows, strict=True):
+    has_entropies, has_curves = (any(name in each["metrics"] for each in results) for name in ("entropies", "curve"))
+    figure, rows = figures.panels(len(priors), 3 + has_entropies + has_curves, (3.5, 2.9))
+    for prior, (elbos, tests, curves, *others) in zip(priors, rows, strict=True):
         chosen = [result for result in results if result["config"]["prior"] in (prior, "none")]
         _draw_measure(elbos, comparison, chosen, ELBO)
         _draw_measure(tests, comparison, chosen, TEST)
@@ -151,12 +202,15 @@ def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.
             confidence, right, count = np.array(result["metrics"]["calibration"]).T
             seen, posterior = count >= 10, result["config"]["posterior"]
             curves.plot(confidence[seen], right[seen], "o-", ms=3, color=figures.COLOURS[posterior], label=posterior)
-            for axes in entropies:
-                _draw_entropies(axes, result["metrics"], figures.COLOURS[posterior])
+            if has_entropies:
+                _draw_entropies(others[0], result["metrics"], figures.COLOURS[posterior])
+            if has_curves:
+                _draw_curve(others[-1], result["metrics"], figures.COLOURS[posterior])
         curves.plot([0, 1], [0, 1], color="#bbbbbb", lw=1)
         curves.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", aspect="equal")
-    titles = ("ELBO per image", "test log-likelihood", "calibration", "test images, dashed: another kind")
-    for axes, title in zip(rows[0], titles, strict=False):
+    titles = ["ELBO per image", "test log-likelihood", "calibration"]
+    titles += ["test images, dashed: another kind"] * has_entropies + ["during training"] * has_curves
+    for axes, title in zip(rows[0], titles, strict=True):
         axes.set_title(title)
     rows[0, 2].legend(frameon=False, fontsize=7)
     legend = "dashed: guessing, open: the paper"
@@ -171,6 +225,14 @@ def _draw_entropies(axes: figures.Axes, metrics: Metrics, colour: str) -> None:
         if len(counts):
             axes.stairs(counts / counts.sum(), ENTROPY_BINS, color=colour, ls=style, lw=1.2)
     axes.set(xlim=(0, -GUESSING), xlabel="entropy of a prediction, nats", ylabel="share of images")
+
+
+def _draw_curve(axes: figures.Axes, metrics: Metrics, colour: str) -> None:
+    """Draw the accuracy of test images during training."""
+    if metrics.get("curve"):
+        step, _, accuracy, _ = np.array(metrics["curve"]).T
+        axes.plot(step, accuracy, color=colour, lw=1.2)
+    axes.set(xlabel="step", ylabel="test accuracy, %", ylim=(0, 100))
 
 
 def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[store.Result], measure: Measure) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import inducing
 from inducing import metrics
 from inducing.experiments.engine.experiment import Metrics
 from inducing.inference.batches import Augment
+from inducing.inference.history import Record
 from inducing.inference.recipes import as_recipe
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.posteriors import GlobalInducing, Posterior
@@ -121,6 +123,7 @@ def train_and_score(
     *,
     recipe: inducing.Recipe | None = None,
     augment: Augment | None = None,
+    callbacks: Sequence[Callable[[Record], bool | None]] = (),
     score_batch: int | None = None,
 ) -> Trained:
     """Train a network and evaluate its ELBO.
@@ -134,6 +137,7 @@ def train_and_score(
         progress: Whether to show progress.
         recipe: The recipe. Default: that of the configuration.
         augment: Random augmentation of the inputs of each batch.
+        callbacks: Functions that are called after each step.
         score_batch: Batch size of the evaluation. Default: all rows.
     """
     history = inducing.fit(
@@ -143,6 +147,7 @@ def train_and_score(
         recipe or recipe_of(config),
         seed=config.split,
         augment=augment,
+        callbacks=callbacks,
         checkpoint=checkpoint,
         progress=progress,
         description=f"{config.dataset} {config.posterior}",
