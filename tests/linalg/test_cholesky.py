@@ -41,7 +41,10 @@ def test_only_the_failing_member_of_a_batch_gets_jitter():
 def test_jitter_is_recorded_for_a_log():
     with recorded_jitter() as used:
         cholesky(torch.eye(3))
-        with pytest.warns(JitterWarning, match=r"layers\.0 Linear\(3, 3\): a 3 x 3 matrix"), located("layers.0", "Linear(3, 3)"):
+        with (
+            pytest.warns(JitterWarning, match=r"layers\.0 Linear\(3, 3\): a 3 x 3 matrix"),
+            located("layers.0", "Linear(3, 3)"),
+        ):
             cholesky(torch.ones(3, 3), Jitter(first=1e-4))
     assert used == [1e-4]
 

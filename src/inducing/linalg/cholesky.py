@@ -164,7 +164,7 @@ def logdet(factor: Float[Tensor, "*batch N N"]) -> Float[Tensor, "*batch"]:
 
 
 def _solve(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
-    if len(factor) == 1 < len(right):
+    if factor.shape[0] == 1 < right.shape[0]:
         return _as_columns(right, lambda columns: _solve_columns(factor, columns, upper))
     return _solve_columns(factor, right, upper)
 

@@ -108,8 +108,9 @@ class ScaledIdentity(Precision):
         return self.features * self.scale.log()
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
-        if len(gram) < len(self.scale):
-            gram = gram.repeat(len(self.scale), 1, 1, 1)
+        samples = self.scale.shape[0]
+        if gram.shape[0] < samples:
+            gram = gram.repeat(samples, 1, 1, 1)
         gram.diagonal(dim1=-2, dim2=-1).add_(self.scale[:, None, None])
         return gram
 

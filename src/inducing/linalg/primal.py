@@ -50,7 +50,7 @@ def solve_primal(
 
     # m = T^-T T^-1 Y't,   d = T^-T z,   w = m + d
     projected = solve_lower(factor, statistics.cross)
-    if len(projected) == len(noise):
+    if projected.shape[0] == noise.shape[0]:
         mean, deviation = solve_lower_transposed(factor, torch.cat([projected, noise], -1)).chunk(2, -1)
     else:
         mean, deviation = solve_lower_transposed(factor, projected), solve_lower_transposed(factor, noise)

@@ -54,7 +54,7 @@ class PseudoOutputs(NamedTuple):
 
     def statistics(self, inputs: Float[Tensor, "#S n F"]) -> Statistics:
         """Return X' Lambda X = Y'Y and X' Lambda v = Y't."""
-        groups, targets = len(self.root), self.whiten_values()
+        groups, targets = self.root.shape[0], self.whiten_values()
         if self.root.ndim == 2 and groups > 1 and inputs.shape[-1] < 4 * groups:
             # with many outputs per feature, the outer products of rows, which all outputs share, are the smaller cost
             gram = weighted_grams(inputs, self.root.square())
@@ -72,7 +72,7 @@ class PseudoOutputs(NamedTuple):
     def whiten_values(self) -> Float[Tensor, "#S G n C"]:
         """Return t = L'v."""
         values = self.values if self.values.ndim == 3 else self.values[None]
-        return self._whiten(by_group(values, len(self.root)))
+        return self._whiten(by_group(values, self.root.shape[0]))
 
     def unwhiten(self, rows: Float[Tensor, "S G n C"]) -> Float[Tensor, "S n O"]:
         """Return L^-T r, with all outputs in one axis. Where a precision is zero, so are the rows."""

@@ -80,52 +80,46 @@ def regress(
     groups, columns = pseudo_outputs.layout
     noise = standard_normal((num_samples, groups, features, columns), inputs, generator)
     row_noise = None if is_primal else standard_normal((num_samples, groups, rows, columns), inputs, generator)
-
-    def sample(dtype: torch.dtype, checked: bool) -> Sample | None:
-        x, data, p, z = inputs.to(dtype), pseudo_outputs.to(dtype), prior.to(dtype), noise.to(dtype)
-        if row_noise is None:
-            return _regress_primal(x, data, p, z, closed_form_kl, exact, checked)
-        return _regress_dual(x, data, p, z, row_noise.to(dtype), closed_form_kl, checked)
-
-    sampled = sample(inputs.dtype, checked=inputs.dtype == torch.float32 and is_known(inputs))
+    problem = _Problem(inputs, pseudo_outputs, prior, noise, row_noise)
+    sampled = _sample(problem, closed_form_kl, exact, checked=inputs.dtype == torch.float32 and is_known(inputs))
     if sampled is None:
         # too inaccurate in float32
-        sampled = sample(torch.float64, checked=False)
+        sampled = _sample(problem.to(torch.float64), closed_form_kl, exact, checked=False)
     return _weight_sample(sampled, inputs.dtype, num_samples)
 
 
-def _regress_primal(
-    inputs: Float[Tensor, "#S n F"],
-    pseudo_outputs: PseudoOutputs,
-    prior: Precision,
-    noise: Float[Tensor, "S G F C"],
-    closed_form_kl: bool,
-    exact: bool,
-    checked: bool,
-) -> Sample | None:
-    """Sample in the primal form. Return None if `checked` and the result is inaccurate."""
+class _Problem(NamedTuple):
+    """A regression in the primal form, or in the dual form if there is noise for the rows."""
+
+    inputs: Float[Tensor, "#S n F"]
+    pseudo_outputs: PseudoOutputs
+    prior: Precision
+    noise: Float[Tensor, "S G F C"]
+    row_noise: Float[Tensor, "S G n C"] | None
+
+    def to(self, dtype: torch.dtype) -> _Problem:
+        return _Problem(
+            self.inputs.to(dtype),
+            self.pseudo_outputs.to(dtype),
+            self.prior.to(dtype),
+            self.noise.to(dtype),
+            None if self.row_noise is None else self.row_noise.to(dtype),
+        )
+
+
+def _sample(problem: _Problem, closed_form_kl: bool, exact: bool, checked: bool) -> Sample | None:
+    """Sample weights, with their KL. Return None if `checked` and the result is inaccurate."""
+    inputs, pseudo_outputs, prior, noise, row_noise = problem
     accuracy = Accuracy(inputs.shape[-2]) if checked else None
-    if closed_form_kl or exact:
+    if row_noise is None and (closed_form_kl or exact):
         return sample_primal(pseudo_outputs.statistics(inputs), prior, noise, accuracy, closed_form_kl)
     with torch.no_grad():
-        # a copy of the prior, which caches its factor: a factor computed here has no gradient
-        solution = solve_primal(pseudo_outputs.statistics(inputs), prior.to(inputs.dtype), noise, accuracy)
-    return None if solution is None else with_gradients(solution, inputs, pseudo_outputs, prior)
-
-
-def _regress_dual(
-    inputs: Float[Tensor, "#S n F"],
-    pseudo_outputs: PseudoOutputs,
-    prior: Precision,
-    noise: Float[Tensor, "S G F C"],
-    row_noise: Float[Tensor, "S G n C"],
-    closed_form_kl: bool,
-    checked: bool,
-) -> Sample | None:
-    """Sample in the dual form. Return None if `checked` and the result is inaccurate."""
-    with torch.no_grad():
-        # a copy of the prior, as in the primal form
-        solution = solve_dual(inputs, pseudo_outputs, prior.to(inputs.dtype), noise, row_noise, checked)
+        # a copy, since a precision caches its factor, and a factor computed here has no gradient
+        fixed_prior = prior.to(inputs.dtype)
+        if row_noise is None:
+            solution = solve_primal(pseudo_outputs.statistics(inputs), fixed_prior, noise, accuracy)
+        else:
+            solution = solve_dual(inputs, pseudo_outputs, fixed_prior, noise, row_noise, checked)
     if solution is None:
         return None
     weights, kl = with_gradients(solution, inputs, pseudo_outputs, prior)
@@ -186,5 +180,5 @@ def regress_statistics(
 
 def _weight_sample(sampled: Sample | None, dtype: torch.dtype, num_samples: int) -> WeightSample:
     assert sampled is not None
-    weights, kl = sampled
-    return WeightSample(weights.to(dtype), kl.to(dtype).expand(num_samples))
+    weights, kl = (tensor.to(dtype) for tensor in sampled)
+    return WeightSample(weights, kl.expand(num_samples))

@@ -120,7 +120,7 @@ class _RegressionGradient(torch.autograd.Function):
         middle = ctx.solution.middle
         adjoint, outputs, residual = ctx.solution.adjoint(to_draw, to_kl)
         if outputs is None or residual is None:
-            rows = inputs.expand(len(middle), -1, -1)
+            rows = inputs.expand(middle.shape[0], -1, -1)
             outputs, residual = torch.bmm(rows, adjoint), torch.baddbmm(values, rows, middle, alpha=-1)
         # v~ = Lambda X g,   X~ = Lambda (v - X u) g' - Lambda X g u'
         weighted_outputs, weighted_residual, to_root = _apply_precision(root, outputs, residual)
@@ -141,7 +141,7 @@ def _apply_precision(
     if root.ndim == 2:
         # 2 l_n (X g)_n r_n, summed over samples and over the outputs that share it
         products = outputs * residual
-        to_root = 2 * root * (products.sum((0, 2)) if len(root) == 1 else products.sum(0).mT)
+        to_root = 2 * root * (products.sum((0, 2)) if root.shape[0] == 1 else products.sum(0).mT)
         precision = root.square().mT
         return precision * outputs, precision * residual, to_root
     rows = [samples_as_columns(by_group(each, len(root))) for each in (outputs, residual)]

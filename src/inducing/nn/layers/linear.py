@@ -135,5 +135,5 @@ def with_ones(x: Float[Tensor, "S B in"]) -> Float[Tensor, "S B F"]:
 
 def _multiply(x: Float[Tensor, "#S B F"], weights: Float[Tensor, "#S F O"]) -> Float[Tensor, "S B O"]:
     """Return x W. It does the same as `torch.matmul`, which adds five more steps to the graph of each product."""
-    samples = max(len(x), len(weights))
-    return torch.bmm(*(each if len(each) == samples else each.expand(samples, -1, -1) for each in (x, weights)))
+    samples = max(x.shape[0], weights.shape[0])
+    return torch.bmm(*(each if each.shape[0] == samples else each.expand(samples, -1, -1) for each in (x, weights)))
