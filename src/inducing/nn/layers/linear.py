@@ -30,7 +30,10 @@ class Affine(Function):
     bias: bool
 
     def __call__(self, x: Float[Tensor, "#S B in"]) -> Float[Tensor, "S B O"]:
-        return _multiply(with_ones(x) if self.bias else x, self.weights)
+        if not self.bias:
+            return _multiply(x, self.weights)
+        weights, bias = self.weights.split([self.weights.shape[1] - 1, 1], 1)
+        return _multiply(x, weights).add_(bias)
 
 
 @dataclass(frozen=True, eq=False)
