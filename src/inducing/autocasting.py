@@ -13,9 +13,14 @@ import torch
 def without_autocasting(device: torch.device) -> AbstractContextManager[object]:
     """Switch off `torch.autocast` inside a ``with`` block."""
     kind = device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if _is_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
+
+
+@functools.cache
+def _is_available(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind)
 
 
 def never_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -67,7 +67,7 @@ def test_every_operation_equals_the_dense_one(precision, weights):
     quadratic = torch.einsum("sgfc,sfh,sghc->s", weights, dense[:, 0].expand(3, -1, -1), weights)
     torch.testing.assert_close(precision.quadratic(weights), quadratic)
     gram = torch.randn(3, 2, 6, 6, dtype=torch.float64)
-    torch.testing.assert_close(precision.add_to(gram), gram + dense)
+    torch.testing.assert_close(precision.add_to(gram.clone()), gram + dense)
 
 
 def test_weights_and_precisions_broadcast_over_samples(precision, weights):

@@ -5,9 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inducing.linalg.dual import solve_dual
 from inducing.linalg.precision import Dense, Kronecker, ScaledIdentity
+from inducing.linalg.primal import solve_primal
 from inducing.linalg.pseudo_likelihood import PseudoOutputs
-from inducing.linalg.regression import regress, solve_dual, solve_primal
+from inducing.linalg.regression import regress
 from tests.oracles import linear_regression as oracle
 
 SAMPLES, OUTPUTS = 4, 3
@@ -90,13 +92,16 @@ def test_primal_equals_dual(rows, features, root):
     """Both are the same Gaussian: its mean, its precision, and the KL."""
     inputs, pseudo, prior = problem(rows, features, root, "identity")
     noise, row_noise = zero_noise(SAMPLES, rows, features, pseudo)
-    primal = solve_primal(inputs, pseudo, prior, noise)
+    primal = solve_primal(pseudo.statistics(inputs), prior, noise)
     dual = solve_dual(inputs, pseudo, prior, noise, row_noise)
     torch.testing.assert_close(primal.draw, dual.draw, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(primal.middle, dual.middle, rtol=1e-8, atol=1e-8)
     to_draw, to_kl = torch.randn_like(primal.draw), torch.randn_like(primal.kl)
-    torch.testing.assert_close(primal.pull(to_draw, None), dual.pull(to_draw, None), rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(primal.pull(to_draw, to_kl), dual.pull(to_draw, to_kl), rtol=1e-8, atol=1e-8)
+    for gradients in [(to_draw, None), (None, to_kl), (to_draw, to_kl)]:
+        of_dual = dual.adjoint(*gradients)
+        weights = primal.adjoint(*gradients).weights
+        of_primal = weights, inputs @ weights, pseudo.values - inputs @ primal.middle
+        torch.testing.assert_close(of_primal, tuple(of_dual), rtol=1e-8, atol=1e-8)
     kls = [regress(inputs, pseudo, prior, SAMPLES, form=form, closed_form_kl=True).kl for form in ("primal", "dual")]
     torch.testing.assert_close(*kls, rtol=1e-8, atol=1e-8)
 
@@ -108,9 +113,11 @@ def test_the_sampler_is_an_exact_square_root_of_the_covariance(form, root):
     inputs, pseudo, prior = problem(3, 4, root, "dense", shared_inputs=True)
 
     def weights(noise, row_noise):
-        rest = (noise,) if form == "primal" else (noise, row_noise)
-        solve = solve_primal if form == "primal" else solve_dual
-        return solve(inputs, pseudo, prior, *rest).draw[0, :, 0]
+        if form == "primal":
+            solution = solve_primal(pseudo.statistics(inputs), prior, noise)
+        else:
+            solution = solve_dual(inputs, pseudo, prior, noise, row_noise)
+        return solution.draw[0, :, 0]
 
     zero = zero_noise(1, 3, 4, pseudo)
     jacobian = torch.cat([j.flatten(1) for j in torch.autograd.functional.jacobian(weights, zero)], 1)

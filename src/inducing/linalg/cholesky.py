@@ -76,17 +76,22 @@ def record_jitter(amount: float) -> None:
         used.append(amount)
 
 
-_where: ContextVar[str] = ContextVar("where", default="")
+_layer: ContextVar[tuple[str, object] | None] = ContextVar("layer", default=None)
 
 
 @contextmanager
-def located(where: str) -> Iterator[None]:
-    """Prefix the errors and warnings raised inside the context with the name of the layer."""
-    token = _where.set(f"{where}: ")
+def located(name: str, layer: object) -> Iterator[None]:
+    """Prefix the errors and warnings raised inside the context with the name and the description of the layer."""
+    token = _layer.set((name, layer))
     try:
         yield
     finally:
-        _where.reset(token)
+        _layer.reset(token)
+
+
+def _where() -> str:
+    layer = _layer.get()
+    return "" if layer is None else f"{layer[0]} {layer[1]}: "
 
 
 class Factorisation(NamedTuple):
@@ -122,10 +127,10 @@ def factorise(matrix: Float[Tensor, "*batch N N"], jitter: Jitter = NO_JITTER_AT
         raised = _add_jitter(matrix, amount[..., None])
         factor, info = torch.linalg.cholesky_ex(raised)
         if not info.any():
-            warnings.warn(_where.get() + _explain_jitter(matrix, step), JitterWarning, stacklevel=3)
+            warnings.warn(_where() + _explain_jitter(matrix, step), JitterWarning, stacklevel=3)
             record_jitter(step)
             return Factorisation(raised, factor)
-    raise FactorisationError(_where.get() + _explain_failure(matrix, jitter))
+    raise FactorisationError(_where() + _explain_failure(matrix, jitter))
 
 
 def factorise_without_jitter(matrix: Float[Tensor, "*batch N N"]) -> Factorisation | None:
@@ -159,7 +164,7 @@ def logdet(factor: Float[Tensor, "*batch N N"]) -> Float[Tensor, "*batch"]:
 
 
 def _solve(factor: Tensor, right: Tensor, *, upper: bool) -> Tensor:
-    if len(factor) == 1 < len(right):
+    if factor.shape[0] == 1 < right.shape[0]:
         return _as_columns(right, lambda columns: _solve_columns(factor, columns, upper))
     return _solve_columns(factor, right, upper)
 

@@ -30,13 +30,13 @@ class _WeightedGrams(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, weights: Tensor) -> Tensor:
         ctx.save_for_backward(inputs, weights)
         (samples, rows, features), groups = inputs.shape, len(weights)
-        grams = inputs.new_zeros(samples, groups, features, features)
+        grams = inputs.new_empty(samples, groups, features, features)
         outer = inputs.new_empty(min(rows, ROWS), features, features)
-        for x, gram in zip(inputs, grams, strict=True):
+        for x, gram in zip(inputs, grams.flatten(2), strict=True):
             for chunk in _chunks(rows):
                 # A_g = sum_n lambda_gn x_n x_n'
                 products = torch.mul(x[chunk, :, None], x[chunk, None, :], out=outer[: len(x[chunk])])
-                gram.flatten(1).addmm_(weights[:, chunk], products.flatten(1))
+                torch.addmm(gram, weights[:, chunk], products.flatten(1), beta=int(chunk.start > 0), out=gram)
         return grams
 
     @staticmethod

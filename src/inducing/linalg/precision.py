@@ -28,6 +28,11 @@ class Precision(ABC):
     def size(self) -> int:
         """F, the number of rows."""
 
+    @property
+    @abstractmethod
+    def requires_grad(self) -> bool:
+        """Whether the matrix is learned."""
+
     @abstractmethod
     def to(self, dtype: torch.dtype) -> Precision:
         """Return this matrix in another dtype."""
@@ -57,12 +62,16 @@ class Precision(ABC):
         return self.dense().diagonal(dim1=-2, dim2=-1)
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
-        """Return P + gram."""
+        """Return P + gram. The sum may overwrite gram."""
         return gram + self.dense()[:, None]
 
     def quadratic(self, weights: Weights) -> Float[Tensor, "#S"]:
         """Return w'Pw, summed over the outputs."""
-        return (weights * self.matmul(weights)).sum((-3, -2, -1))
+        return self.quadratic_by_group(weights).sum(-1)
+
+    def quadratic_by_group(self, weights: Weights) -> Float[Tensor, "#S #G"]:
+        """Return w'Pw, summed over the outputs of each group."""
+        return (weights * self.matmul(weights)).sum((-2, -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +84,10 @@ class ScaledIdentity(Precision):
     @property
     def size(self) -> int:
         return self.features
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.scale.requires_grad
 
     def to(self, dtype: torch.dtype) -> Precision:
         return ScaledIdentity(self.scale.to(dtype), self.features)
@@ -94,6 +107,16 @@ class ScaledIdentity(Precision):
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.features * self.scale.log()
 
+    def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
+        samples = self.scale.shape[0]
+        if gram.shape[0] < samples:
+            gram = gram.repeat(samples, 1, 1, 1)
+        gram.diagonal(dim1=-2, dim2=-1).add_(self.scale[:, None, None])
+        return gram
+
+    def quadratic_by_group(self, weights: Weights) -> Float[Tensor, "#S #G"]:
+        return self.scale[:, None] * weights.square().sum((-2, -1))
+
     def diagonal(self) -> Float[Tensor, "#S F"]:
         return self.scale[:, None].expand(-1, self.features)
 
@@ -111,6 +134,10 @@ class Dense(Precision):
     @property
     def size(self) -> int:
         return self.matrix.shape[-1]
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.matrix.requires_grad
 
     def to(self, dtype: torch.dtype) -> Precision:
         return Dense(self.matrix.to(dtype))
@@ -143,6 +170,10 @@ class Pair(Precision):
 
     first: Precision
     last: Precision
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.first.requires_grad or self.last.requires_grad
 
     def to(self, dtype: torch.dtype) -> Precision:
         return type(self)(self.first.to(dtype), self.last.to(dtype))

@@ -15,6 +15,20 @@ from torch import Tensor
 from inducing.linalg.gram import weighted_grams
 
 
+class Statistics(NamedTuple):
+    """What a regression needs to know about its data.
+
+    Arguments:
+        gram: X' Lambda X.
+        cross: X' Lambda v.
+        square: v' Lambda v of each group of outputs, or None if it is not known.
+    """
+
+    gram: Float[Tensor, "#S G F F"]
+    cross: Float[Tensor, "#S G F C"]
+    square: Float[Tensor, "#S G"] | None = None
+
+
 class PseudoOutputs(NamedTuple):
     """The pseudo-likelihood v | w ~ N(X w, Lambda^-1).
 
@@ -38,21 +52,18 @@ class PseudoOutputs(NamedTuple):
         """Return the pseudo-outputs in another dtype."""
         return PseudoOutputs(self.values.to(dtype), self.root.to(dtype))
 
-    def gram(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F F"]:
-        """Return X' Lambda X = Y'Y."""
-        if self.root.ndim == 2 and 4 * len(self.root) > inputs.shape[-1]:
+    def statistics(self, inputs: Float[Tensor, "#S n F"]) -> Statistics:
+        """Return X' Lambda X = Y'Y and X' Lambda v = Y't."""
+        groups, targets = self.root.shape[0], self.whiten_values()
+        if self.root.ndim == 2 and groups > 1 and inputs.shape[-1] < 4 * groups:
             # with many outputs per feature, the outer products of rows, which all outputs share, are the smaller cost
-            return weighted_grams(inputs, self.root.square())
-        whitened = self.whiten_inputs(inputs)
-        return whitened.mT @ whitened
-
-    def cross(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G F C"]:
-        """Return X' Lambda v = Y't."""
-        if self.root.ndim == 3:
-            # L L'v, then X'
-            return inputs.mT[:, None] @ multiply_samples(self.root, self.whiten_values())
-        # one product for all outputs
-        return by_group(inputs.mT @ (self.root.square().mT * self.values), len(self.root))
+            gram = weighted_grams(inputs, self.root.square())
+            # L t = Lambda v, then one product for all outputs
+            cross = by_group(inputs.mT @ (self.root.mT * by_output(targets)), groups)
+        else:
+            whitened = self.whiten_inputs(inputs)
+            gram, cross = whitened.mT @ whitened, whitened.mT @ targets
+        return Statistics(gram, cross, targets.detach().square().sum((-2, -1)))
 
     def whiten_inputs(self, inputs: Float[Tensor, "#S n F"]) -> Float[Tensor, "#S G n F"]:
         """Return Y = L'X."""
@@ -61,13 +72,14 @@ class PseudoOutputs(NamedTuple):
     def whiten_values(self) -> Float[Tensor, "#S G n C"]:
         """Return t = L'v."""
         values = self.values if self.values.ndim == 3 else self.values[None]
-        return self._whiten(by_group(values, len(self.root)))
+        return self._whiten(by_group(values, self.root.shape[0]))
 
-    def whiten_outputs(self, rows: Float[Tensor, "#S n O"]) -> Float[Tensor, "#S n O"]:
-        """Return L'r for rows r with all outputs in one axis."""
+    def unwhiten(self, rows: Float[Tensor, "S G n C"]) -> Float[Tensor, "S n O"]:
+        """Return L^-T r, with all outputs in one axis. Where a precision is zero, so are the rows."""
         if self.root.ndim == 2:
-            return self.root.mT * rows
-        return by_output(self._whiten(by_group(rows, len(self.root))))
+            return by_output(rows) / self.root.mT.clamp_min(torch.finfo(self.root.dtype).tiny)
+        columns = torch.linalg.solve_triangular(self.root.mT, samples_as_columns(rows), upper=True)
+        return by_output(columns_as_samples(columns, len(rows)))
 
     def _whiten(self, rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
         return self.root[..., None] * rows if self.root.ndim == 2 else multiply_samples(self.root.mT, rows)
@@ -75,14 +87,17 @@ class PseudoOutputs(NamedTuple):
 
 def multiply_samples(matrix: Float[Tensor, "G n n"], rows: Float[Tensor, "#S #G n C"]) -> Float[Tensor, "#S G n C"]:
     """Return the product of a matrix, which all samples share, with rows. Samples become columns of one product."""
-    samples, _, _, columns = rows.shape
-    product = matrix @ samples_as_columns(rows)
-    return product.unflatten(-1, (samples, columns)).permute(2, 0, 1, 3)
+    return columns_as_samples(matrix @ samples_as_columns(rows), len(rows))
 
 
 def samples_as_columns(rows: Float[Tensor, "S G n C"]) -> Float[Tensor, "G n S*C"]:
     """Reshape so that each sample is a set of columns."""
     return rows.permute(1, 2, 0, 3).flatten(2)
+
+
+def columns_as_samples(columns: Float[Tensor, "G n SC"], samples: int) -> Float[Tensor, "S G n C"]:
+    """Reshape from columns to samples, the inverse of `samples_as_columns`."""
+    return columns.unflatten(-1, (samples, -1)).permute(2, 0, 1, 3)
 
 
 def by_output(weights: Float[Tensor, "#S G F C"]) -> Float[Tensor, "#S F O"]:

@@ -31,23 +31,29 @@ from torch import Tensor
 from inducing.autocasting import never_autocast
 from inducing.linalg.first_order import first_order_only
 from inducing.linalg.precision import Precision
-from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group, by_output, multiply_samples, samples_as_columns
+from inducing.linalg.pseudo_likelihood import (
+    PseudoOutputs,
+    by_group,
+    by_output,
+    columns_as_samples,
+    samples_as_columns,
+)
 
 Weights = Float[Tensor, "S F O"]
 
 
-class Pulled(NamedTuple):
-    """Intermediate results of the backward pass: g = A^-1 w~, and whitened rows.
+class Adjoint(NamedTuple):
+    """Values of the backward pass.
 
     Arguments:
-        weights: g.
-        reached: L'X g. It is passed on, since the product of X with g is inaccurate where n < F and Lambda is high.
-        missing: L'(v - X u).
+        weights: g = A^-1 w~, where w~ is the gradient with respect to w, including the gradient of the KL.
+        outputs: X g, if a product of X with g would be inaccurate, as it is where n < F and Lambda is high.
+        residual: v - X u, likewise.
     """
 
     weights: Weights
-    reached: Float[Tensor, "S n O"]
-    missing: Float[Tensor, "S n O"]
+    outputs: Float[Tensor, "S n O"] | None = None
+    residual: Float[Tensor, "S n O"] | None = None
 
 
 class Solution(NamedTuple):
@@ -57,38 +63,37 @@ class Solution(NamedTuple):
         draw: w.
         middle: u.
         kl: log Q(w) - log P(w).
-        pull: Computes `Pulled` from the gradients with respect to w and to the KL. The gradient of the KL with respect
-            to w is P w - A (w - m).
+        adjoint: Computes g from the gradients with respect to w and to the KL. The gradient of the KL with respect to w is
+            P w - A (w - m).
     """
 
     draw: Weights
     middle: Weights
     kl: Float[Tensor, " S"]
-    pull: Callable[[Weights | None, Float[Tensor, " S"] | None], Pulled]
+    adjoint: Callable[[Weights | None, Float[Tensor, " S"] | None], Adjoint]
 
 
-def follow(
+def with_gradients(
     solution: Solution, inputs: Float[Tensor, "#S n F"], pseudo_outputs: PseudoOutputs, prior: Precision
 ) -> tuple[Weights, Float[Tensor, " S"]]:
     """Return the draw and its log Q - log P, with gradients."""
     if not torch.is_grad_enabled():
         return solution.draw, solution.kl
-    terms = prior_terms(solution.draw, solution.middle, prior)
-    followed: tuple[Tensor, Tensor] = _RegressionGradient.apply(solution, inputs, *pseudo_outputs, *terms)
-    return followed
+    terms = prior_terms(solution, prior)
+    weights_and_kl: tuple[Tensor, Tensor] = _RegressionGradient.apply(solution, inputs, *pseudo_outputs, *terms)
+    return weights_and_kl
 
 
-def prior_terms(draw: Weights, middle: Weights, prior: Precision) -> tuple[Weights, Float[Tensor, " S"] | None]:
-    """Return what the prior adds to the gradients: P u, and -log P(w) up to a constant if P is learned."""
-    of_middle = prior.matmul(middle[:, None])[:, 0]
-    # at a fixed w it depends only on P
-    learned = of_middle.requires_grad
-    energy = (prior.quadratic(draw[:, None]) - draw.shape[-1] * prior.logdet()) / 2 if learned else None
-    return of_middle, energy
+def prior_terms(solution: Solution, prior: Precision) -> tuple[Weights, Float[Tensor, " S"]] | tuple[None, None]:
+    """Return P u, and -log P(w) up to a constant at a fixed w. Both are None if P is not learned."""
+    if not prior.requires_grad:
+        return None, None
+    energy = (prior.quadratic(solution.draw[:, None]) - solution.draw.shape[-1] * prior.logdet()) / 2
+    return prior.matmul(solution.middle[:, None])[:, 0], energy
 
 
 class _RegressionGradient(torch.autograd.Function):
-    """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u) and dKL = slope'dw + d(energy)."""
+    """w and its KL, with dw = A^-1 d(X' Lambda (v - X u) - P u). The KL depends on w, and on P by the energy."""
 
     @staticmethod
     def forward(
@@ -97,11 +102,11 @@ class _RegressionGradient(torch.autograd.Function):
         inputs: Tensor,
         values: Tensor,
         root: Tensor,
-        of_middle: Tensor,
+        prior_middle: Tensor | None,
         energy: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(solution.middle, inputs, values, root)
-        ctx.pull = solution.pull
+        ctx.save_for_backward(inputs, values, root)
+        ctx.solution = solution
         ctx.set_materialize_grads(False)
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
 
@@ -109,42 +114,39 @@ class _RegressionGradient(torch.autograd.Function):
     @first_order_only
     @never_autocast
     def backward(ctx: Any, to_draw: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
-        middle, inputs, values, root = ctx.saved_tensors
         if to_draw is None and to_kl is None:
             return (None,) * 6
-        # g = A^-1 w~,   residual = X' Lambda r - P u with r = v - X u:   X~ = Lambda r g' - Lambda X g u',   v~ = Lambda X g
-        pulled, reached, missing = ctx.pull(to_draw, to_kl)
-        weighted, to_root = _apply_precision(root, reached, missing)
+        inputs, values, root = ctx.saved_tensors
+        middle = ctx.solution.middle
+        adjoint, outputs, residual = ctx.solution.adjoint(to_draw, to_kl)
+        if outputs is None or residual is None:
+            rows = inputs.expand(middle.shape[0], -1, -1)
+            outputs, residual = torch.bmm(rows, adjoint), torch.baddbmm(values, rows, middle, alpha=-1)
+        # v~ = Lambda X g,   X~ = Lambda (v - X u) g' - Lambda X g u'
+        weighted_outputs, weighted_residual, to_root = _apply_precision(root, outputs, residual)
         to_inputs = None
         if ctx.needs_input_grad[1]:
-            to_inputs = torch.baddbmm(weighted.missing @ pulled.mT, weighted.reached, middle.mT, alpha=-1)
+            to_inputs = torch.bmm(weighted_residual, adjoint.mT).baddbmm_(weighted_outputs, middle.mT, alpha=-1)
             to_inputs = to_inputs.sum_to_size(inputs.shape)
-        to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[4] else (None, None)
-        return None, to_inputs, weighted.reached.sum_to_size(values.shape), to_root, to_of_middle, to_energy
-
-
-class _Weighted(NamedTuple):
-    """Lambda X g and Lambda r."""
-
-    reached: Float[Tensor, "S n O"]
-    missing: Float[Tensor, "S n O"]
+        to_prior_middle, to_energy = (-adjoint, to_kl) if ctx.needs_input_grad[4] else (None, None)
+        return None, to_inputs, weighted_outputs.sum_to_size(values.shape), to_root, to_prior_middle, to_energy
 
 
 def _apply_precision(
     root: Float[Tensor, "G n"] | Float[Tensor, "G n n"],
-    reached: Float[Tensor, "S n O"],
-    missing: Float[Tensor, "S n O"],
-) -> tuple[_Weighted, Tensor]:
-    """Lambda X g and Lambda r from L'X g and L'r, and the gradient of (X g)' Lambda r with respect to L."""
+    outputs: Float[Tensor, "S n O"],
+    residual: Float[Tensor, "S n O"],
+) -> tuple[Float[Tensor, "S n O"], Float[Tensor, "S n O"], Tensor]:
+    """Return Lambda X g, Lambda r, and the gradient of (X g)' Lambda r with respect to L, where Lambda = LL'."""
     if root.ndim == 2:
-        # 2 l_n (X g)_n r_n, summed over the outputs that share it
-        to_root = (
-            2 * (reached * missing).sum(0).mT.sum_to_size(root.shape) / root.clamp_min(torch.finfo(root.dtype).tiny)
-        )
-        return _Weighted(root.mT * reached, root.mT * missing), to_root
-    reached, missing = (by_group(rows, len(root)) for rows in (reached, missing))
-    whitened = [samples_as_columns(rows) for rows in (reached, missing)]
-    unwhitened = [torch.linalg.solve_triangular(root.mT, rows, upper=True) for rows in whitened]
+        # 2 l_n (X g)_n r_n, summed over samples and over the outputs that share it
+        products = outputs * residual
+        to_root = 2 * root * (products.sum((0, 2)) if root.shape[0] == 1 else products.sum(0).mT)
+        precision = root.square().mT
+        return precision * outputs, precision * residual, to_root
+    rows = [samples_as_columns(by_group(each, len(root))) for each in (outputs, residual)]
+    whitened = [root.mT @ each for each in rows]
     # X g (L'r)' + r (L'X g)', summed over samples
-    to_root = torch.baddbmm(unwhitened[0] @ whitened[1].mT, unwhitened[1], whitened[0].mT)
-    return _Weighted(*(by_output(multiply_samples(root, rows)) for rows in (reached, missing))), to_root
+    to_root = torch.baddbmm(rows[0] @ whitened[1].mT, rows[1], whitened[0].mT)
+    weighted = [by_output(columns_as_samples(root @ each, len(outputs))) for each in whitened]
+    return weighted[0], weighted[1], to_root

@@ -48,13 +48,12 @@ class Rounding(NamedTuple):
         weights: Relative error of the weights.
     """
 
-    kl: Float[Tensor, ""]
-    weights: Float[Tensor, ""]
+    kl: float
+    weights: float
 
     def is_small(self, max_kl_error: float = MAX_KL_ERROR) -> bool:
         """Return whether both errors are acceptable. NaN and inf are not."""
-        largest = torch.stack([self.kl / max_kl_error, self.weights / MAX_WEIGHT_ERROR]).amax()
-        return largest.item() <= 1.0
+        return self.kl <= max_kl_error and self.weights <= MAX_WEIGHT_ERROR
 
 
 def max_kl_error_of_convolution(num_weights: int) -> float:
@@ -70,8 +69,9 @@ def primal_rounding(
     posterior: Factorisation,
     prior: Precision,
     draw: Float[Tensor, "S G F C"],
+    energy: Float[Tensor, "S G"],
     num_terms: int,
-    targets: Float[Tensor, "#S G"] | None = None,
+    square: Float[Tensor, "#S G"] | None = None,
 ) -> Rounding:
     """Estimate the errors of the primal form.
 
@@ -79,16 +79,17 @@ def primal_rounding(
         posterior: A = P + Y'Y and its factor.
         prior: P.
         draw: w.
+        energy: w'Pw.
         num_terms: n, the length of the sums in Y'Y.
-        targets: |t|, or None if only Y't is known.
+        square: |t|^2, or None if only Y't is known.
     """
     diagonal, ratios, largest = _pivot_ratios(posterior)
     # k = min(r, r^2 max_i P_ii / A_ii)
     gain = torch.minimum(largest, largest.square() * (prior.diagonal()[:, None] / diagonal).amax(-1))
     # (|t| + |Dw|) sqrt(w'Pw k)
-    reach = (diagonal * draw.square().sum(-1)).sum(-1).sqrt()
-    reach = reach if targets is None else reach + targets
-    moved = reach * ((draw * prior.matmul(draw)).sum((-2, -1)) * gain).sqrt()
+    reach = torch.linalg.vecdot(diagonal, draw.square().sum(-1)).sqrt()
+    reach = reach if square is None else reach + square.sqrt()
+    moved = reach * (energy * gain).sqrt()
     return _rounding(draw, ratios, largest, moved, num_terms)
 
 
@@ -135,4 +136,5 @@ def _rounding(
     growth = math.sqrt(max(num_terms, ratios.shape[-1])) * torch.finfo(like.dtype).eps / 2
     of_logdet = like.shape[-1] / 2 * torch.linalg.vector_norm(ratios, dim=-1).sum(-1)
     kl = of_logdet + torch.linalg.vector_norm(moved, dim=-1)
-    return Rounding(growth * kl.amax(), growth * largest.amax())
+    of_kl, of_weights = torch.stack([kl.amax(), largest.amax()]).tolist()
+    return Rounding(growth * of_kl, growth * of_weights)

@@ -46,6 +46,10 @@ class InverseWishartSample(Precision):
     def size(self) -> int:
         return self.root.shape[-1]
 
+    @property
+    def requires_grad(self) -> bool:
+        return self.root.requires_grad or self.bartlett.requires_grad
+
     def to(self, dtype: torch.dtype) -> InverseWishartSample:
         return InverseWishartSample(self.root.to(dtype), self.bartlett.to(dtype))
 

@@ -165,8 +165,9 @@ class Network(nn.Module):
                 layers are regressions, with the gradients of `inducing.linalg.reparameterisation`, this affects only a
                 last Gaussian process, whose values are integrated out.
         """
-        posteriors = (layer.posterior for _, layer in self.layers.bayesian_layers())
-        suffice = all(posterior.sampled_kl_has_low_variance for posterior in posteriors)
+        suffice = closed_form_kl and all(
+            layer.posterior.sampled_kl_has_low_variance for _, layer in self.layers.bayesian_layers()
+        )
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
         context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood)

@@ -24,12 +24,11 @@ from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.patches import by_image, chunks
 from inducing.linalg.first_order import first_order_only
 from inducing.linalg.precision import Precision
-from inducing.linalg.regression import StatisticsSolution
-from inducing.linalg.reparameterisation import prior_terms
+from inducing.linalg.reparameterisation import Solution, prior_terms
 
 
 def follow_convolution(
-    solution: StatisticsSolution,
+    solution: Solution,
     maps: Float[Tensor, "#S M C H W"],
     values: Float[Tensor, "M O h w"],
     precisions: Float[Tensor, "G M"],
@@ -48,7 +47,7 @@ def follow_convolution(
     """
     if not torch.is_grad_enabled():
         return solution.draw, solution.kl
-    terms = prior_terms(solution.draw, solution.middle, prior)
+    terms = prior_terms(solution, prior)
     followed: tuple[Tensor, Tensor] = _ConvolutionGradient.apply(solution, maps, values, precisions, geometry, *terms)
     return followed
 
@@ -59,16 +58,16 @@ class _ConvolutionGradient(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        solution: StatisticsSolution,
+        solution: Solution,
         maps: Tensor,
         values: Tensor,
         precisions: Tensor,
         geometry: Geometry,
-        of_middle: Tensor,
+        prior_middle: Tensor | None,
         energy: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(solution.middle, maps, values, precisions)
-        ctx.pull, ctx.geometry = solution.pull, geometry
+        ctx.adjoint, ctx.geometry = solution.adjoint, geometry
         ctx.set_materialize_grads(False)
         return solution.draw.view_as(solution.draw), solution.kl.view_as(solution.kl)
 
@@ -79,19 +78,19 @@ class _ConvolutionGradient(torch.autograd.Function):
         if to_draw is None and to_kl is None:
             return (None,) * 7
         middle, maps, values, precisions = ctx.saved_tensors
-        pulled = ctx.pull(to_draw, to_kl)
+        adjoint = ctx.adjoint(to_draw, to_kl).weights
         # kernels of X g and X u, and of the transposed convolution
         (kernels, biases), (transposed, _) = (
             _as_kernels(torch.cat(pair, 2), maps.shape[2], ctx.geometry)
-            for pair in ((pulled, middle), (-middle, pulled))
+            for pair in ((adjoint, middle), (-middle, adjoint))
         )
         stride, padding = ctx.geometry.plain
-        is_shared, outputs_share = len(maps) < len(pulled), len(precisions) == 1
+        is_shared, outputs_share = len(maps) < len(adjoint), len(precisions) == 1
         to_maps = torch.empty_like(maps) if ctx.needs_input_grad[1] else None
         to_values, to_precisions = torch.empty_like(values), torch.zeros_like(precisions)
         for chunk in chunks(maps[:1], kernels.shape[1]):
             lambdas = by_image(precisions, chunk)
-            for sample in range(len(pulled)):
+            for sample in range(len(adjoint)):
                 index = 0 if is_shared else sample
                 wrapped = ctx.geometry.wrap(maps[index, chunk])
                 rows = functional.conv2d(wrapped, kernels[sample], biases[sample], stride, padding)
@@ -111,8 +110,8 @@ class _ConvolutionGradient(torch.autograd.Function):
                 moved = ctx.geometry.unwrap(conv2d_input(wrapped.shape, transposed[sample], rows, stride, padding))
                 moved = moved * lambdas if outputs_share else moved
                 _store(to_maps[index, chunk], moved, add=is_shared and sample > 0)
-        to_of_middle, to_energy = (-pulled, to_kl) if ctx.needs_input_grad[5] else (None, None)
-        return None, to_maps, to_values, to_precisions, None, to_of_middle, to_energy
+        to_prior_middle, to_energy = (-adjoint, to_kl) if ctx.needs_input_grad[5] else (None, None)
+        return None, to_maps, to_values, to_precisions, None, to_prior_middle, to_energy
 
 
 def _as_kernels(

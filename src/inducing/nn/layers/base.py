@@ -107,7 +107,7 @@ class Layer(Part, ABC):
         try:
             if self.is_built:
                 raise RuntimeError("the layer is already part of a network. Create a new layer")
-            with located(f"{name} {self}"):
+            with located(name, self):
                 shape = self.create(context)
             self.is_built = True
             rows = self.mean_rows(context.example_rows)
@@ -122,7 +122,7 @@ class Layer(Part, ABC):
     def sample(self, name: str, inducing: Float[Tensor, "#S M *in"] | None, context: DrawContext) -> PartDraw:
         if not self.is_built:
             raise RuntimeError(f"{self} has no parameters yet. Put it in a Network, which creates them")
-        with located(f"{name} {self}"):
+        with located(name, self):
             draw = self.draw(inducing, context)
         return PartDraw(draw.function, draw.inducing, (draw,))
 

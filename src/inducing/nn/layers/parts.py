@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,6 +16,11 @@ from inducing.nn.layers.plain import Plain
 class Parts(nn.ModuleList):
     """The modules of a network, or of a branch of a residual block."""
 
+    def __init__(self, modules: Iterable[nn.Module] | None = None) -> None:
+        super().__init__(modules)
+        # made once, since every draw uses them. They are not submodules: names and printed forms leave them out.
+        self._plain = {module: Plain(module) for module in self if not isinstance(module, Part)}
+
     def _get_name(self) -> str:
         # part of the printed form of a network, which checkpoints compare
         return "ModuleList"
@@ -23,7 +28,7 @@ class Parts(nn.ModuleList):
     def named_parts(self, name: str) -> Iterator[tuple[str, Part]]:
         """Iterate over the entries as parts, with their names."""
         for index, module in enumerate(self):
-            yield f"{name}.{index}", module if isinstance(module, Part) else Plain(module)
+            yield f"{name}.{index}", module if isinstance(module, Part) else self._plain.get(module) or Plain(module)
 
     def walk(self, name: str = "layers") -> Iterator[tuple[str, Part]]:
         """Iterate over all parts, also those inside residual blocks, in the order in which they are drawn."""

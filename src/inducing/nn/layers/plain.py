@@ -20,6 +20,9 @@ from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.draw import Function, PartDraw
 from inducing.nn.layers.base import Part
 
+# modules that need no batch axis
+ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Tanh)
+
 
 @dataclass(frozen=True, eq=False)
 class Folded(Function):
@@ -28,6 +31,9 @@ class Folded(Function):
     module: nn.Module
 
     def __call__(self, x: Tensor) -> Tensor:
+        if type(self.module) in ELEMENTWISE:
+            activated: Tensor = self.module(x)
+            return activated
         folded: Tensor = self.module(x.flatten(0, 1))
         return folded.unflatten(0, x.shape[:2])
 

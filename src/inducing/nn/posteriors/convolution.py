@@ -15,8 +15,9 @@ from inducing.linalg.convolution.reparameterisation import follow_convolution
 from inducing.linalg.long_products import BLOCK
 from inducing.linalg.noise import initial_normal
 from inducing.linalg.precision import Precision
-from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_group
-from inducing.linalg.regression import StatisticsSolution, WeightSample, regress, regress_statistics
+from inducing.linalg.pseudo_likelihood import PseudoOutputs, Statistics, by_group
+from inducing.linalg.regression import WeightSample, regress, regress_statistics
+from inducing.linalg.reparameterisation import Solution
 from inducing.nn.context import DrawContext
 from inducing.nn.posteriors.base import WeightContext, WeightModule
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind, PseudoLikelihood
@@ -95,7 +96,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
                 closed_form_kl=closed_form_kl,
             )
 
-        def with_gradients(solution: StatisticsSolution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        def with_gradients(solution: Solution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
             maps, values, precisions = (each.to(dtype) for each in (inputs, self.pseudo_outputs, root.square()))
             return follow_convolution(solution, maps, values, precisions, prior.to(dtype), self.geometry)
 
@@ -110,9 +111,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
             closed_form_kl=closed_form_kl,
         )
 
-    def _statistics(
-        self, inputs: Float[Tensor, "#S M C H W"], weights: Float[Tensor, "G M"]
-    ) -> tuple[Float[Tensor, "#S G F F"], Float[Tensor, "#S G F C"]]:
+    def _statistics(self, inputs: Float[Tensor, "#S M C H W"], weights: Float[Tensor, "G M"]) -> Statistics:
         """Return X' Lambda X and X' Lambda v, where X has a column of ones for the bias."""
         geometry, values = self.geometry, self.pseudo_outputs.to(inputs.dtype)
         gram, cross = conv_gram(inputs, weights, geometry), conv_cross(inputs, weights, values, geometry)
@@ -124,4 +123,4 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
             gram = torch.cat([gram, torch.cat([sums[..., None], corner], 2)], 3)
             last = (values.sum((2, 3)) * weights.mT).sum(0).expand(len(cross), 1, -1)
             cross = torch.cat([cross, last], 1)
-        return gram, by_group(cross, len(weights))
+        return Statistics(gram, by_group(cross, len(weights)))

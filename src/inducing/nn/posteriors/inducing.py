@@ -22,8 +22,9 @@ from inducing.linalg.cholesky import factorise
 from inducing.linalg.conditional import condition
 from inducing.linalg.noise import initial_normal, standard_normal
 from inducing.linalg.precision import Precision, ScaledIdentity
+from inducing.linalg.primal import primal_kl
 from inducing.linalg.pseudo_likelihood import PseudoOutputs, by_output
-from inducing.linalg.regression import WeightSample, primal_kl, regress
+from inducing.linalg.regression import WeightSample, regress
 from inducing.nn.by_name import KLKind, check_choice
 from inducing.nn.context import DrawContext
 from inducing.nn.posteriors import base
@@ -164,8 +165,8 @@ def regress_values(
     groups, columns = data.layout
     noise = standard_normal((context.num_samples, groups, root.shape[-1], columns), root, context.generator)
     # A = I + R' Lambda R = TT'
-    posterior, cross = factorise(identity.add_to(data.gram(root))), data.cross(root)
-    conditional = condition(*posterior, cross, noise, moments=True)
+    gram, cross, _ = data.statistics(root)
+    conditional = condition(*factorise(identity.add_to(gram)), cross, noise, moments=True)
     assert conditional.mean is not None
     assert conditional.root is not None
     kl = primal_kl(conditional, identity, noise, closed_form_kl or context.closed_form_kl)
