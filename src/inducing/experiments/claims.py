@@ -1,15 +1,17 @@
-"""The paper's claims that an experiment backs, in our words, and whether the stored runs agree.
-
-A claim compares posteriors (or priors) cell by cell: the runs of a cell differ in nothing else. One leads another in a cell
-if the mean difference over their common splits is larger than two standard errors and than a margin.
-"""
+"""The ledger of the paper's claims: each claim of ``claims.toml``, and whether the stored runs agree."""
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import resources
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
+from inducing import experiments
 from inducing.experiments.engine.comparison import (
     ELBO,
     NOT_COUNTED,
@@ -23,9 +25,31 @@ from inducing.experiments.engine.store import Result
 from inducing.pages import Cell, Page, Style, Table
 
 Verdict = Literal["held", "not held", "not tested"]
+STYLES: dict[Verdict, Style] = {"held": "good", "not held": "bad", "not tested": "neutral"}
 # nats per image, the ELBO of guessing one of ten classes
 GUESSING = -2.303
-SMALL = ("boston", "concrete", "energy", "wine")
+RATIO = Measure("over_factorised", "time of an epoch", nats=False)
+MEASURES = {
+    measure.heading: measure
+    for measure in (
+        ELBO,
+        TEST,
+        layer_variance(0),
+        layer_variance(2),
+        Measure("std_outside", "standard deviation outside the data", nats=False),
+        Measure("accuracy", "accuracy", nats=False),
+        Measure("ece", "ECE", higher_is_better=False, nats=False),
+        Measure("entropy_ratio", "entropy ratio", higher_is_better=False, nats=False),
+    )
+}
+# the fields of a configuration that tell cells apart; settings that were chosen for a posterior, such as its steps, do not
+CELL = ("dataset", "prior", "depth", "width", "num_inducing", "posterior")
+INTRODUCTION = (
+    "Made by `inducing report` from the stored runs: each claim of the paper that an experiment backs, in our words. In a "
+    "cell, runs have the same data, prior and size. One posterior is ahead of another if the mean difference over common "
+    "splits is larger than two standard errors and larger than 0.02 (1.0 or 0.1 for large margins, 0 for the ECE). With one "
+    "split there is no standard error. Runs that are out of date or have not converged are left out."
+)
 
 
 class Ruling(NamedTuple):
@@ -35,9 +59,6 @@ class Ruling(NamedTuple):
     why: str
 
 
-Check = Callable[[Sequence[Result]], Ruling]
-
-
 class Claim(NamedTuple):
     """A claim of the paper.
 
@@ -45,461 +66,238 @@ class Claim(NamedTuple):
         text: The claim, in our words.
         where: Its place in the paper.
         experiment: The experiment whose runs test it.
-        check: Function that judges the claim by finished runs.
+        test: The name of the function that tests it.
+        leads: Arguments of `leads`, if that is the function.
     """
 
     text: str
     where: str
     experiment: str
-    check: Check
+    test: str = "leads"
+    leads: Mapping[str, Any] | None = None
+
+    def judge(self, results: Iterable[Result]) -> Ruling:
+        """Test the claim by the runs that count."""
+        counted = [result for result in results if result.get("state") not in NOT_COUNTED]
+        test: Callable[[list[Result]], Ruling] = partial(globals()[self.test], **(self.leads or {}))
+        try:
+            return test(counted)
+        except MissingRunsError as error:
+            return Ruling("not tested", f"no runs: {error}")
 
 
-STYLES: dict[Verdict, Style] = {"held": "good", "not held": "bad", "not tested": "neutral"}
-INTRODUCTION = (
-    "Made by `inducing report` from the stored runs. Each claim of the paper that an experiment backs, in our words. A "
-    "posterior is ahead of another in a cell (the same data, prior and size) if the mean difference over common splits is "
-    "larger than two standard errors and than 0.02; with one split only the latter counts. Runs that are out of date or did "
-    "not converge are left out."
-)
+class MissingRunsError(LookupError):
+    """A claim cannot be tested, since runs are missing."""
+
+
+class Means(dict[Any, float]):
+    """Means over splits, by the values of some fields of the configuration."""
+
+    def __missing__(self, key: Any) -> float:
+        raise MissingRunsError(" ".join(map(str, key)) if isinstance(key, tuple) else str(key))
+
+
+def claims() -> list[Claim]:
+    """All claims."""
+    text = (resources.files(experiments) / "claims.toml").read_text()
+    return [Claim(**each) for each in tomllib.loads(text)["claims"]]
 
 
 def claims_page(runs: Mapping[str, Sequence[Result]]) -> Page:
-    """The ledger of claims, given the finished runs of each experiment."""
+    """The ledger, given the finished runs of each experiment."""
     rows = list[list[str | Cell]]()
-    for claim in CLAIMS:
-        results = [run for run in runs.get(claim.experiment, []) if run.get("state") not in NOT_COUNTED]
-        verdict, why = claim.check(results)
-        rows.append(
-            [
-                claim.text,
-                claim.where,
-                f"`{claim.experiment}`" if claim.experiment else "",
-                Cell(verdict, STYLES[verdict]),
-                why,
-            ]
-        )
+    for claim in claims():
+        verdict, why = claim.judge(runs.get(claim.experiment, []))
+        rows.append([claim.text, claim.where, f"`{claim.experiment}`", Cell(verdict, STYLES[verdict]), why])
     headings = ["claim", "in the paper", "experiment", "verdict", "why"]
     return Page("The paper's claims", [INTRODUCTION, Table(headings, rows, text_columns=len(headings))])
 
 
-def rule(held: bool, why: str) -> Ruling:
-    """A claim that holds, or does not."""
+def leads(
+    results: list[Result],
+    first: str,
+    others: Sequence[str],
+    measure: str = "ELBO",
+    share: float = 1.0,
+    axis: str = "posterior",
+    by: float = TOLERANCE,
+    only: Mapping[str, Sequence[Any]] | None = None,
+) -> Ruling:
+    """One posterior is ahead of each of the others in a share of all cells.
+
+    Arguments:
+        results: The runs.
+        first: The posterior that should lead.
+        others: Those behind it.
+        measure: Heading of the number to compare.
+        share: The least share of the cells.
+        axis: The field of a configuration that tells the two apart.
+        by: The smallest difference that counts.
+        only: Values of the fields of a configuration.
+    """
+    chosen = [run for run in results if all(run["config"][key] in values for key, values in (only or {}).items())]
+    words, shares = [], []
+    for other in others:
+        found = _leads(chosen, MEASURES[measure], axis, first, other, by)
+        if not found:
+            raise MissingRunsError(f"{first} and {other} in one cell")
+        ahead, behind = sum(lead > 0 for lead in found), sum(lead < 0 for lead in found)
+        words.append(f"{first} over {other}: ahead in {ahead}, behind in {behind} of {len(found)} cells")
+        shares.append(ahead / len(found))
+    return _rule(min(shares) >= share, f"{measure}: {'; '.join(words)}")
+
+
+def nearest_to_hmc(results: list[Result]) -> Ruling:
+    """Global is nearest to HMC in the mean and the standard deviation of predictions."""
+    curves = {run["config"]["posterior"]: [run["metrics"][part] for part in ("mean", "std")] for run in results}
+    names = ("factorised", "local", "global")
+    if not {"hmc", *names} <= curves.keys():
+        raise MissingRunsError(", ".join(sorted({"hmc", *names} - curves.keys())))
+    # root mean square over the inputs, of the mean and of the standard deviation
+    distances = {name: np.sqrt(np.square(np.subtract(curves[name], curves["hmc"])).mean(1)) for name in names}
+    words = ", ".join(f"{name} {mean:.3f} and {std:.3f}" for name, (mean, std) in distances.items())
+    is_nearest = bool((np.argmin(list(distances.values()), 0) == names.index("global")).all())
+    return _rule(is_nearest, f"RMS distance of mean and standard deviation: {words}")
+
+
+def ten_points_suffice(results: list[Result]) -> Ruling:
+    """The ELBO hardly grows beyond ten inducing points, and two are not enough."""
+    elbos = _means(results, "num_inducing")
+    early, late = elbos[10] - elbos[2], elbos[40] - elbos[10]
+    return _rule(late < 0.2 * early, f"2 to 10 points gain {early:.2f} nats, 10 to 40 gain {late:.2f}")
+
+
+def local_collapses(results: list[Result]) -> Ruling:
+    """The functions of local's layers vary much less than those of global."""
+    variances = [_means(results, "posterior", measure=layer_variance(layer)) for layer in (0, 1)]
+    ratios = [each["global"] / each["local"] for each in variances]
+    return _rule(min(ratios) > 2, f"variance of global over local: {ratios[0]:.3g} and {ratios[1]:.3g} times")
+
+
+def factorised_falls_with_size(results: list[Result]) -> Ruling:
+    """The ELBO of factorised and local falls with depth, and more in wide networks."""
+    drops = _drops(results, "factorised", "local")
+    falls = all(0.1 < drops[name, 5] < drops[name, 250] for name in ("factorised", "local"))
+    return _rule(falls, _drop_words(drops))
+
+
+def global_last_layer_falls_less(results: list[Result]) -> Ruling:
+    """With a global last layer the ELBO falls less with depth than without, at every width."""
+    without, with_global = ("factorised", "local"), ("global", "factorised->global", "prior->global")
+    drops = _drops(results, *without, *with_global)
+    widths = (5, 50, 250)
+    less = (max(drops[name, w] for name in with_global) < min(drops[name, w] for name in without) for w in widths)
+    return _rule(all(less), _drop_words(drops))
+
+
+def global_improves_with_width(results: list[Result]) -> Ruling:
+    """With a global last layer the ELBO of networks of depth 16 grows with width."""
+    elbos = _means(results, "posterior", "width", "depth")
+    ends = {name: (elbos[name, 5, 16], elbos[name, 250, 16]) for name in ("global", "prior->global")}
+    words = ", ".join(f"{name} {narrow:.2f} at width 5, {wide:.2f} at 250" for name, (narrow, wide) in ends.items())
+    return _rule(all(narrow < wide for narrow, wide in ends.values()), f"depth 16: {words}")
+
+
+def local_is_ahead_somewhere(results: list[Result]) -> Ruling:
+    """Local or DSVI has a higher ELBO than global on one of power, protein, yacht and kin8nm."""
+    chosen = [run for run in results if run["config"]["dataset"] in ("power", "protein", "yacht", "kin8nm")]
+    found = [
+        lead for name in ("local", "dsvi") for lead in _leads(chosen, ELBO, "posterior", name, "global", TOLERANCE)
+    ]
+    if not found:
+        raise MissingRunsError("global and a local approach on these sets")
+    sets = ", ".join(dict.fromkeys(run["config"]["dataset"] for run in chosen))
+    ahead = sum(lead > 0 for lead in found)
+    return _rule(ahead > 0, f"a local approach is ahead in {ahead} of {len(found)} cells; sets with runs: {sets}")
+
+
+def only_global_escapes(results: list[Result]) -> Ruling:
+    """Under priors that can shrink the weights only global has an ELBO above guessing."""
+    elbos = _means(results, "prior", "posterior")
+    names = ("factorised", "local", "factorised->global", "global")
+    found = {(prior, name): elbos[prior, name] for prior in ("scale", "spatial-iw") for name in names}
+    words = ", ".join(f"{prior} {name} {elbo:.2f}" for (prior, name), elbo in found.items())
+    escapes = ((elbo > GUESSING + 0.05) == (name == "global") for (_, name), elbo in found.items())
+    return _rule(all(escapes), words)
+
+
+def standard_prior_is_below_guessing(results: list[Result]) -> Ruling:
+    """Under the standard prior all ELBOs are far below guessing."""
+    elbos = _means(results, "prior", "posterior")
+    names = ("factorised", "local", "factorised->global", "global")
+    found = {name: elbos["standard", name] for name in names}
+    words = ", ".join(f"{name} {elbo:.1f}" for name, elbo in found.items())
+    return _rule(max(found.values()) < GUESSING - 1, words)
+
+
+def factorised_is_transiently_best(results: list[Result]) -> Ruling:
+    """Under the standard prior factorised posteriors are more accurate than all others at some time, and then fall."""
+    curves = {
+        (run["config"]["prior"], run["config"]["posterior"]): [point[2] for point in run["metrics"]["curve"]]
+        for run in results
+        if run["metrics"].get("curve")
+    }
+    names = [("standard", "factorised"), ("standard", "factorised->global")]
+    if not {*names, ("standard", "local"), ("standard", "global")} <= curves.keys():
+        raise MissingRunsError("all posteriors under StandardPrior, with curves")
+    others = max(max(curve) for key, curve in curves.items() if key not in names)
+    ends = {name: (max(curves["standard", name]), curves["standard", name][-1]) for _, name in names}
+    words = ", ".join(f"{name} at most {peak:.1f} %, at the end {last:.1f} %" for name, (peak, last) in ends.items())
+    return _rule(
+        all(peak > others and last < peak - 1 for peak, last in ends.values()),
+        f"{words}; others at most {others:.1f} %",
+    )
+
+
+def similar_times(results: list[Result]) -> Ruling:
+    """The ratios of times are within a factor of 1.5 of the paper's."""
+    ratios = _means(results, "posterior", measure=RATIO)
+    paper = {"local": 33 / 19, "factorised->global": 25 / 19, "global": 65 / 19}
+    words = ", ".join(f"{name} {ratios[name]:.1f}" for name in paper)
+    return _rule(all(1 / 1.5 < ratios[name] / paper[name] < 1.5 for name in paper), words)
+
+
+def _rule(held: bool, why: str) -> Ruling:
     return Ruling("held" if held else "not held", why)
 
 
-def leads(
-    first: str,
-    *others: str,
-    measure: Measure = ELBO,
-    share: float = 1.0,
-    axis: str = "posterior",
-    ties: bool = False,
-    by: float = TOLERANCE,
-    **only: Any,
-) -> Check:
-    """Check that one posterior leads others in a share of all cells.
-
-    Arguments:
-        first: The posterior that should lead.
-        others: Those behind it.
-        measure: The number to compare.
-        share: The least share of the cells.
-        axis: The field of a configuration that tells the two apart.
-        ties: Whether cells without a lead of either side count, too.
-        by: The smallest difference that counts.
-        only: Values of the fields of a configuration: one, or several.
-    """
-
-    def check(results: Sequence[Result]) -> Ruling:
-        sign = -1 if measure.higher_is_better is False else 1
-        chosen = [result for result in results if _matches(result["config"], only)]
-        words, counted = [], []
-        for other in others:
-            leads = [sign * lead for lead in _leads(chosen, measure, axis, first, other, by)]
-            ahead, behind = sum(lead > 0 for lead in leads), sum(lead < 0 for lead in leads)
-            if leads:
-                words.append(f"{first} over {other}: ahead in {ahead}, behind in {behind} of {len(leads)} cells")
-                counted.append((len(leads) - behind if ties else ahead) / len(leads))
-        if not counted:
-            return Ruling("not tested", f"no cell has runs of {first} and {' or '.join(others)}")
-        return rule(min(counted) >= share, f"{measure.heading}: {'; '.join(words)}")
-
-    return check
-
-
-def _matches(config: Mapping[str, Any], only: Mapping[str, Any]) -> bool:
-    return all(config[key] in (value if isinstance(value, tuple) else (value,)) for key, value in only.items())
-
-
 def _leads(results: Iterable[Result], measure: Measure, axis: str, first: str, second: str, by: float) -> list[float]:
-    """The lead of the first over the second in each cell, zero if it does not count."""
+    """How much better the first is than the second in each cell; zero if the difference does not count."""
+    sign = -1 if measure.higher_is_better is False else 1
     cells: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for result in results:
         config, value = result["config"], measure.of(result["metrics"])
         if value is not None:
-            # settings that were chosen for each posterior, such as its steps, do not tell cells apart
-            cell = str(
-                [config.get(key) for key in ("dataset", "prior", "depth", "width", "num_inducing") if key != axis]
-            )
-            cells[cell][config[axis]][config["split"]] = value
+            cell = str([config.get(key) for key in CELL if key != axis])
+            cells[cell][config[axis]][config["split"]] = sign * value
     leads = []
     for found in cells.values():
         splits = found[first].keys() & found[second].keys()
         if splits:
             estimate = over_splits([found[first][split] - found[second][split] for split in splits])
-            counts = abs(estimate.mean) > max(2 * estimate.error, by)
-            leads.append(estimate.mean if counts else 0.0)
+            leads.append(estimate.mean if abs(estimate.mean) > max(2 * estimate.error, by) else 0.0)
     return leads
 
 
-def _by(results: Sequence[Result], *axes: str, measure: Measure = ELBO, **only: Any) -> dict[Any, float]:
+def _means(results: Iterable[Result], *axes: str, measure: Measure = ELBO) -> Means:
     """The mean of a measure over splits, by the values of some fields."""
     groups: dict[Any, list[float]] = defaultdict(list)
     for result in results:
         value = measure.of(result["metrics"])
-        if value is not None and _matches(result["config"], only):
-            groups[tuple(result["config"][axis] for axis in axes)].append(value)
-    return {key if len(key) > 1 else key[0]: sum(values) / len(values) for key, values in groups.items()}
+        if value is not None:
+            key = tuple(result["config"][axis] for axis in axes)
+            groups[key if len(axes) > 1 else key[0]].append(value)
+    return Means({key: over_splits(values).mean for key, values in groups.items()})
 
 
-def nearest_to_hmc(results: Sequence[Result]) -> Ruling:
-    """Global is nearest to HMC in the mean and the standard deviation of predictions."""
-    curves = {result["config"]["posterior"]: result["metrics"] for result in results}
-    if not {"hmc", "global", "factorised", "local"} <= curves.keys():
-        return Ruling("not tested", "runs are missing")
-    distances = {
-        name: [_distance(curves[name][part], curves["hmc"][part]) for part in ("mean", "std")]
-        for name in ("factorised", "local", "global")
-    }
-    is_nearest = all(distances["global"][i] == min(each[i] for each in distances.values()) for i in (0, 1))
-    words = ", ".join(f"{name} {mean:.3f} and {std:.3f}" for name, (mean, std) in distances.items())
-    return rule(is_nearest, f"RMS distance of mean and standard deviation: {words}")
+def _drops(results: Iterable[Result], *posteriors: str) -> dict[tuple[str, int], float]:
+    """How much the ELBO falls from depth 1 to depth 16, by posterior and width."""
+    elbos = _means(results, "posterior", "width", "depth")
+    pairs = [(name, width) for name in posteriors for width in (5, 50, 250)]
+    return {(name, width): elbos[name, width, 1] - elbos[name, width, 16] for name, width in pairs}
 
 
-def _distance(ours: Sequence[float], other: Sequence[float]) -> float:
-    squares = [(a - b) ** 2 for a, b in zip(ours, other, strict=True)]
-    return float(sum(squares) / len(squares)) ** 0.5
-
-
-def ten_points_suffice(results: Sequence[Result]) -> Ruling:
-    """The ELBO hardly grows beyond ten inducing points, and two are not enough."""
-    elbos = _by(results, "num_inducing")
-    if not {2, 10, 40} <= elbos.keys():
-        return Ruling("not tested", "runs are missing")
-    early, late = elbos[10] - elbos[2], elbos[40] - elbos[10]
-    return rule(late < 0.2 * early, f"2 to 10 points gain {early:.2f} nats, 10 to 40 gain {late:.2f}")
-
-
-def falls_with_size(*posteriors: str) -> Check:
-    """The ELBO of these posteriors falls with depth, and faster the wider the network."""
-
-    def check(results: Sequence[Result]) -> Ruling:
-        elbos = _by(results, "posterior", "width", "depth")
-        drops = {
-            (name, width): elbos[name, width, 1] - elbos[name, width, 16]
-            for name in posteriors
-            for width in (5, 50, 250)
-            if {(name, width, 1), (name, width, 16)} <= elbos.keys()
-        }
-        if len(drops) < 3 * len(posteriors):
-            return Ruling("not tested", "runs are missing")
-        falls = all(drops[name, 5] > 0.1 and drops[name, 5] < drops[name, 250] for name in posteriors)
-        return rule(falls, "drop from depth 1 to 16: " + _drops(drops))
-
-    return check
-
-
-def decays_slowly(results: Sequence[Result]) -> Ruling:
-    """With global inducing points in the last layer the ELBO falls less with depth than without."""
-    elbos = _by(results, "posterior", "width", "depth")
-    names = ("factorised", "local", "global", "factorised->global", "prior->global")
-    drops = {
-        (name, width): elbos[name, width, 1] - elbos[name, width, 16]
-        for name in names
-        for width in (5, 50, 250)
-        if {(name, width, 1), (name, width, 16)} <= elbos.keys()
-    }
-    if len(drops) < 15:
-        return Ruling("not tested", "runs are missing")
-    slower = all(
-        max(drops[name, width] for name in names[2:]) < min(drops[name, width] for name in names[:2])
-        for width in (5, 50, 250)
+def _drop_words(drops: Mapping[tuple[str, int], float]) -> str:
+    return "drop from depth 1 to 16: " + ", ".join(
+        f"{name} {drop:.2f} at {width}" for (name, width), drop in drops.items()
     )
-    return rule(slower, "drop from depth 1 to 16: " + _drops(drops))
-
-
-def _drops(drops: Mapping[tuple[str, int], float]) -> str:
-    return ", ".join(f"{name} {drop:.2f} at width {width}" for (name, width), drop in drops.items())
-
-
-def improves_with_width(results: Sequence[Result]) -> Ruling:
-    """With global inducing points in the last layer the ELBO of deep networks grows with width."""
-    elbos = _by(results, "posterior", "width", depth=16)
-    names = [name for name in ("global", "prior->global") if {(name, 5), (name, 250)} <= elbos.keys()]
-    if not names:
-        return Ruling("not tested", "runs are missing")
-    words = ", ".join(f"{name} {elbos[name, 5]:.2f} at width 5, {elbos[name, 250]:.2f} at 250" for name in names)
-    return rule(all(elbos[name, 250] > elbos[name, 5] for name in names), f"depth 16: {words}")
-
-
-def fails_at_width_250(results: Sequence[Result]) -> Ruling:
-    """factorised->global is worse than prior->global, which it contains, at width 250."""
-    elbos = _by(results, "posterior", "depth", width=250)
-    pairs = [
-        (elbos["factorised->global", depth], elbos["prior->global", depth]) for name, depth in elbos if name == "global"
-    ]
-    if not pairs:
-        return Ruling("not tested", "runs are missing")
-    behind = sum(ours < other - TOLERANCE for ours, other in pairs)
-    return rule(behind > len(pairs) / 2, f"behind prior->global at {behind} of {len(pairs)} depths")
-
-
-def collapses(results: Sequence[Result]) -> Ruling:
-    """The functions of local's layers vary much less than those of global."""
-    found = {result["config"]["posterior"]: result["metrics"]["layer_variance"] for result in results}
-    if not {"local", "global"} <= found.keys():
-        return Ruling("not tested", "runs are missing")
-    ratios = [wide / max(narrow, 1e-12) for narrow, wide in zip(found["local"], found["global"], strict=True)]
-    words = ", ".join(f"{ratio:.3g} times in layer {layer}" for layer, ratio in enumerate(ratios, 1))
-    return rule(min(ratios) > 2, f"variance of global over local: {words}")
-
-
-def only_global_escapes(results: Sequence[Result]) -> Ruling:
-    """Under priors that can shrink the weights only global has an ELBO above guessing."""
-    elbos = _by(results, "prior", "posterior", prior=("scale", "spatial-iw"))
-    if not any(name == "global" for _, name in elbos):
-        return Ruling("not tested", "runs are missing")
-    escaped = {key for key, elbo in elbos.items() if elbo > GUESSING + 0.05}
-    words = ", ".join(f"{prior} {name} {elbo:.2f}" for (prior, name), elbo in elbos.items())
-    return rule(escaped == {key for key in elbos if key[1] == "global"}, words)
-
-
-def below_guessing(results: Sequence[Result]) -> Ruling:
-    """Under the standard prior all ELBOs are far below guessing."""
-    elbos = _by(results, "posterior", prior="standard")
-    if not elbos:
-        return Ruling("not tested", "runs are missing")
-    words = ", ".join(f"{name} {elbo:.1f}" for name, elbo in elbos.items())
-    return rule(max(elbos.values()) < GUESSING - 1, words)
-
-
-def transiently_best(results: Sequence[Result]) -> Ruling:
-    """Under the standard prior, factorised posteriors are more accurate than all others at some time, and then fall."""
-    curves = {
-        (result["config"]["prior"], result["config"]["posterior"]): [point[2] for point in result["metrics"]["curve"]]
-        for result in results
-        if "curve" in result["metrics"]
-    }
-    names = [("standard", "factorised"), ("standard", "factorised->global")]
-    if not {*names, ("standard", "global")} <= curves.keys():
-        return Ruling("not tested", "runs are missing")
-    others = max(max(curve) for key, curve in curves.items() if key not in names)
-    peaks = {name: max(curves[name]) for name in names}
-    falls = all(peaks[name] > others and curves[name][-1] < peaks[name] - 1 for name in names)
-    words = ", ".join(
-        f"{name[1]} at most {peak:.1f} %, at the end {curves[name][-1]:.1f} %" for name, peak in peaks.items()
-    )
-    return rule(falls, f"{words}; all others at most {others:.1f} %")
-
-
-def similar_times(results: Sequence[Result]) -> Ruling:
-    """The ratios of times are within a factor of 1.5 of the paper's."""
-    ratios = _by(results, "posterior", measure=EPOCH_RATIO)
-    paper = {"local": 33 / 19, "factorised->global": 25 / 19, "global": 65 / 19}
-    if not paper.keys() <= ratios.keys():
-        return Ruling("not tested", "runs are missing")
-    words = ", ".join(f"{name} {ratios[name]:.1f}" for name in paper)
-    return rule(all(1 / 1.5 < ratios[name] / paper[name] < 1.5 for name in paper), words)
-
-
-def local_beats_global_somewhere(results: Sequence[Result]) -> Ruling:
-    """A local approach has a higher ELBO than global on one of power, protein, yacht and kin8nm."""
-    datasets = ("power", "protein", "yacht", "kin8nm")
-    chosen = [result for result in results if result["config"]["dataset"] in datasets]
-    leads = [
-        lead for other in ("local", "dsvi") for lead in _leads(chosen, ELBO, "posterior", other, "global", TOLERANCE)
-    ]
-    tested = ", ".join(dict.fromkeys(result["config"]["dataset"] for result in chosen))
-    if not leads:
-        return Ruling("not tested", "runs are missing")
-    ahead = sum(lead > 0 for lead in leads)
-    return rule(ahead > 0, f"a local approach is ahead in {ahead} of {len(leads)} cells; sets with runs: {tested}")
-
-
-STD_OUTSIDE = Measure("std_outside", "standard deviation outside the data", nats=False)
-ACCURACY = Measure("accuracy", "accuracy", nats=False)
-ECE = Measure("ece", "ECE", higher_is_better=False, nats=False)
-RATIO = Measure("entropy_ratio", "entropy ratio", higher_is_better=False, nats=False)
-
-EPOCH_RATIO = Measure("over_factorised", "time of an epoch", nats=False)
-
-CLAIMS = [
-    Claim("Of the variational posteriors, global is nearest to HMC.", "Uncertainty in 1D", "toy", nearest_to_hmc),
-    Claim(
-        "Ten inducing points are nearly as good as more; two are not enough.",
-        "Number of inducing points",
-        "toy-num-inducing",
-        ten_points_suffice,
-    ),
-    Claim(
-        "Functions of the first layer vary more under global.",
-        "Compositional uncertainty",
-        "compositional-bnn",
-        leads("global", "factorised", "local", measure=layer_variance(0)),
-    ),
-    Claim(
-        "Functions of the last layer vary more under global.",
-        "Compositional uncertainty",
-        "compositional-bnn",
-        leads("global", "factorised", "local", measure=layer_variance(2)),
-    ),
-    Claim(
-        "The ELBO of a network on the toy data is far better with global.",
-        "Compositional uncertainty",
-        "compositional-bnn",
-        leads("global", "factorised", "local", by=1.0),
-    ),
-    Claim(
-        "Layers of a deep GP collapse to nearly fixed functions under local, not under global.",
-        "Compositional uncertainty",
-        "compositional-dgp",
-        collapses,
-    ),
-    Claim(
-        "Global has the better ELBO on data of a deep GP.",
-        "Compositional uncertainty",
-        "compositional-dgp",
-        leads("global", "local"),
-    ),
-    Claim(
-        "Error bars of deep GPs outside the data are wider under global.",
-        "Compositional uncertainty",
-        "compositional-dgp",
-        leads("global", "local", measure=STD_OUTSIDE),
-    ),
-    Claim(
-        "The ELBO of posteriors that factorise over layers falls with depth, faster in wide networks.",
-        "Deep linear networks",
-        "linear",
-        falls_with_size("factorised", "local"),
-    ),
-    Claim(
-        "With global inducing points in the last layer the ELBO falls more slowly.",
-        "Deep linear networks",
-        "linear",
-        decays_slowly,
-    ),
-    Claim(
-        "With them, wide networks are better than narrow ones.", "Deep linear networks", "linear", improves_with_width
-    ),
-    Claim(
-        "A global last layer is good even above weights drawn from the prior.",
-        "Deep linear networks",
-        "linear",
-        leads("prior->global", "factorised", "local", width=(50, 250), depth=(4, 8, 16)),
-    ),
-    Claim(
-        "factorised->global is behind prior->global at width 250, an optimisation problem.",
-        "Deep linear networks",
-        "linear",
-        fails_at_width_250,
-    ),
-    Claim(
-        "Global has a better ELBO than factorised and local in almost every case.",
-        "UCI, networks",
-        "uci-bnn",
-        leads("global", "factorised", "local", share=0.9),
-    ),
-    Claim(
-        "So has factorised->global.",
-        "UCI, networks",
-        "uci-bnn",
-        leads("factorised->global", "factorised", "local", share=0.9),
-    ),
-    Claim(
-        "Factorised predicts very poorly under ScalePrior.",
-        "UCI, networks",
-        "uci-bnn",
-        leads("neal", "scale", measure=TEST, axis="prior", posterior="factorised", share=0.8),
-    ),
-    Claim(
-        "Global has a better ELBO than DSVI on small sets.",
-        "UCI, deep GPs",
-        "uci-dgp",
-        leads("global", "dsvi", share=0.9, dataset=SMALL),
-    ),
-    Claim(
-        "Global generally has a better ELBO than local on small sets.",
-        "UCI, deep GPs",
-        "uci-dgp",
-        leads("global", "local", share=0.7, dataset=SMALL),
-    ),
-    Claim(
-        "Local approaches sometimes have a better ELBO on power, protein, yacht or kin8nm.",
-        "UCI, deep GPs",
-        "uci-dgp",
-        local_beats_global_somewhere,
-    ),
-    Claim("Local generally outperforms DSVI.", "UCI, deep GPs", "uci-dgp", leads("local", "dsvi", share=0.7)),
-    Claim(
-        "Global has the best ELBO, by a wide margin.",
-        "CIFAR-10",
-        "cifar10",
-        leads("global", "factorised", "local", "factorised->global", by=0.1),
-    ),
-    Claim(
-        "Global is the most accurate.",
-        "CIFAR-10",
-        "cifar10",
-        leads("global", "factorised", "local", "factorised->global", measure=ACCURACY),
-    ),
-    Claim(
-        "A global last layer improves a factorised network.",
-        "CIFAR-10",
-        "cifar10",
-        leads("factorised->global", "factorised"),
-    ),
-    Claim(
-        "SpatialIWPrior improves calibration over ScalePrior.",
-        "Calibration",
-        "cifar10",
-        leads("spatial-iw", "scale", measure=ECE, axis="prior", by=0.0),
-    ),
-    Claim(
-        "Local under SpatialIWPrior has the best calibration, by a small margin.",
-        "Calibration",
-        "cifar10",
-        leads("local", "factorised", "factorised->global", "global", measure=ECE, by=0.0, prior="spatial-iw"),
-    ),
-    Claim(
-        "Global tells SVHN from CIFAR-10 best.",
-        "Out of distribution",
-        "cifar10",
-        leads("global", "factorised", "local", "factorised->global", measure=RATIO),
-    ),
-    Claim(
-        "In a ResNet-18 with augmentation and tempering, factorised->global is better than factorised.",
-        "CIFAR-10",
-        "cifar10-resnet18",
-        leads("factorised->global", "factorised", measure=TEST),
-    ),
-    Claim(
-        "Only global has an ELBO above guessing under ScalePrior and SpatialIWPrior.",
-        "MNIST 500",
-        "mnist500",
-        only_global_escapes,
-    ),
-    Claim("Under StandardPrior all ELBOs are far below guessing.", "MNIST 500", "mnist500", below_guessing),
-    Claim(
-        "Under StandardPrior, factorised and factorised->global are more accurate than all others for a while.",
-        "MNIST 500",
-        "mnist500",
-        transiently_best,
-    ),
-    Claim(
-        "An epoch takes 1.7 (local), 1.3 (factorised->global) and 3.4 times (global) as long as with factorised.",
-        "CIFAR-10",
-        "epoch-times",
-        similar_times,
-    ),
-]

@@ -68,6 +68,8 @@ def draw_ratios(results: list[store.Result]) -> figures.Figure:
     return figure
 
 
-NOTE = "Seconds of an epoch of MNIST on the processor of the runs. The paper has 19, 33, 25 and 65 s on a graphics card."
+NOTE = (
+    "Seconds of an epoch of MNIST on the processor of the runs. The paper has 19, 33, 25 and 65 s on a graphics card."
+)
 COMPARISON = Comparison(["posterior"], (SECONDS, RATIO), "epoch_times", NOTE)
 EPOCH_TIMES = Experiment.described("epoch-times", Config(), run, draw_ratios, COMPARISON)
