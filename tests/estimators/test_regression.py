@@ -462,11 +462,13 @@ def test_text_targets_are_refused_with_an_example():
         inducing.BNNRegressor().fit(np.zeros((3, 1)), ["1.5", "red", "2"])
 
 
-@pytest.mark.parametrize(("value", "found"), [(np.nan, "NaN"), (-np.inf, "infinity")])
-def test_inputs_that_are_not_finite_are_refused_with_their_place(model, value, found):
+@pytest.mark.parametrize(("value", "found", "advice"), [(np.nan, "NaN", ", or impute"), (-np.inf, "infinity", "")])
+def test_inputs_that_are_not_finite_are_refused_with_their_place(model, value, found, advice):
     inputs = X.copy()
     inputs[[3, 5], 1] = value
-    message = rf"Input X contains {found}.* in 2 rows \(first in row 3 and column 1\).*SimpleImputer.*impute"
+    message = (
+        rf"Input X contains {found}.* in 2 rows \(first in row 3 and column 1\)\. Remove these rows{advice or '.'}"
+    )
     for use in (inducing.BNNRegressor(max_steps=1).fit, model.score):
         with pytest.raises(ValueError, match=message):
             use(inputs, Y)

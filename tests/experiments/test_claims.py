@@ -2,6 +2,7 @@
 
 import pytest
 
+from inducing.experiments import claims as tests
 from inducing.experiments.claims import MissingRunsError, claims, claims_page, leads
 from inducing.experiments.engine.registry import EXPERIMENTS
 
@@ -63,3 +64,88 @@ def test_runs_that_do_not_count_are_left_out():
 
     assert verdict("converged") == "held"
     assert verdict("not converged") == verdict("out of date") == "not tested"
+
+
+def run(posterior="global", elbo=0.0, metrics=None, **config):
+    found = {"posterior": posterior, "prior": "neal", "split": 0} | config
+    return {"config": found, "metrics": {"elbo_per_datapoint": elbo} | (metrics or {})}
+
+
+def curves(mean):
+    """Predictions on the toy problem: all but one posterior at a distance of one from HMC."""
+    names = ("hmc", "factorised", "local", "global")
+    return [run(name, metrics={"mean": [mean.get(name, 1.0)], "std": [mean.get(name, 1.0)]}) for name in names]
+
+
+def linear(elbo):
+    names = ("factorised", "local", "global", "factorised->global", "prior->global")
+    sizes = [(width, depth) for width in (5, 50, 250) for depth in (1, 16)]
+    return [run(name, elbo(name, *size), width=size[0], depth=size[1]) for name in names for size in sizes]
+
+
+def mnist(prior, elbos):
+    names = ("factorised", "local", "factorised->global", "global")
+    return [run(name, elbo, prior=prior) for name, elbo in zip(names, elbos, strict=True)]
+
+
+def standard(*peaks_and_ends):
+    found = mnist("standard", [0.0] * 4)
+    for each, (peak, end) in zip(found, peaks_and_ends, strict=True):
+        each["metrics"]["curve"] = [[1, 0, peak, 0], [2, 0, end, 0]]
+    return found
+
+
+def times(*ratios):
+    names = ("local", "factorised->global", "global")
+    return [run(name, metrics={"over_factorised": ratio}) for name, ratio in zip(names, ratios, strict=True)]
+
+
+def falls(name, width, depth):
+    """The ELBO of posteriors that factorise falls with depth and width, that of others grows with width."""
+    return -width * (depth > 1) if name in ("factorised", "local") else width / 1000
+
+
+CASES = {
+    "nearest_to_hmc": (curves({"hmc": 0.0, "global": 0.1}), curves({"hmc": 0.0, "local": 0.1})),
+    "ten_points_suffice": (
+        [run(elbo=elbo, num_inducing=number) for number, elbo in ((2, -5.0), (10, -2.0), (40, -1.9))],
+        [run(elbo=elbo, num_inducing=number) for number, elbo in ((2, -1.0), (10, -2.0), (40, -9.0))],
+    ),
+    "local_collapses": tuple(
+        [run(name, metrics={"layer_variance": [value, 0.5 if name == "global" else 0.1]}) for name, value in both]
+        for both in ((("global", 1.0), ("local", 0.1)), (("global", 0.1), ("local", 1.0)))
+    ),
+    "factorised_falls_with_size": (linear(falls), linear(lambda name, width, depth: -1 / width * depth)),
+    "global_last_layer_falls_less": (linear(falls), linear(lambda name, width, depth: -depth)),
+    "global_improves_with_width": (linear(falls), linear(lambda name, width, depth: -width)),
+    "local_is_ahead_somewhere": tuple(
+        [run("global", 0.0, dataset="yacht"), run("local", elbo, dataset="yacht")] for elbo in (1.0, -1.0)
+    ),
+    "only_global_escapes": tuple(
+        mnist("scale", elbos) + mnist("spatial-iw", elbos) for elbos in ([-2.3, -2.3, -2.3, -1], [-2.3, -2, -2.3, -1])
+    ),
+    "standard_prior_is_below_guessing": (mnist("standard", [-9, -9, -9, -4]), mnist("standard", [-9, -9, -9, -2])),
+    "factorised_is_transiently_best": (
+        standard((90, 80), (50, 50), (91, 80), (70, 70)),
+        standard((90, 80), (50, 50), (91, 91), (70, 70)),
+    ),
+    "similar_times": (times(1.7, 1.3, 3.4), times(1.7, 1.3, 9.0)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in tests.TESTS if name != "leads"])
+def test_the_other_tests_tell_held_from_not_held(name):
+    held, not_held = CASES[name]
+    assert tests.TESTS[name](held).verdict == "held"
+    assert tests.TESTS[name](not_held).verdict == "not held"
+    with pytest.raises(MissingRunsError):
+        tests.TESTS[name](held[:1])
+
+
+def test_priors_are_compared_for_each_posterior():
+    found = [
+        run(name, value, prior=prior)
+        for name, (a, b) in {"local": (1.0, 0.0), "global": (0.0, 1.0)}.items()
+        for prior, value in (("neal", a), ("scale", b))
+    ]
+    assert "ahead in 1, behind in 1 of 2 cells" in leads(found, "neal", ["scale"], axis="prior").why

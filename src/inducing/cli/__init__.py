@@ -80,9 +80,9 @@ def report(
     results: Annotated[Path, typer.Option(help="Folder of finished runs.", file_okay=False)] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
 ) -> None:
-    """Write a page of all finished runs, beside the paper's results."""
-    reports.report(results, out)
-    typer.echo(f"wrote {out}")
+    """Write a page of all finished runs beside the paper's results, and a second page, claims, on the paper's claims."""
+    for page in reports.report(results, out):
+        typer.echo(f"wrote {page}")
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -30,7 +30,7 @@ from inducing.checks import check_device, check_known, refuse_inference_mode
 from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import EXACT, Choice
 from inducing.estimators.state import FittedEstimator
-from inducing.estimators.targets import check_finite
+from inducing.estimators.targets import check_finite_rows
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
@@ -49,9 +49,7 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
-IMPUTE = (
-    "Remove the rows or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), inducing fit --impute."
-)
+IMPUTE = ", or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), or inducing fit --impute"
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -252,7 +250,7 @@ class NetworkEstimator(FittedEstimator, ABC):
                 raise ValueError("the table was encoded by another schema than that of the estimator")
             encoded = X.to_numpy() if isinstance(X, EncodedTable) else self.schema_.encode(X)
             rows = check_array(encoded, ensure_all_finite=False)
-        check_finite("X", rows, IMPUTE)
+        check_finite_rows("X", rows, IMPUTE)
         return rows
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:

@@ -51,7 +51,7 @@ class NumericTargets:
                 raise
             advice = "Regression needs numbers; use a classifier for classes"
             raise ValueError(f"y contains text: {error}. {advice}.") from error
-        check_finite("y", columns, "Remove them.")
+        check_finite_rows("y", columns)
         return columns
 
     @classmethod
@@ -59,7 +59,9 @@ class NumericTargets:
         """Learn the scale of real targets."""
         columns = y.reshape(len(y), -1)
         scale = Standardiser.of(columns, weights)
-        mean, std = scale = scale if is_real else Standardiser(0 * scale.mean, torch.ones_like(scale.std))
+        if not is_real:
+            scale = Standardiser(torch.zeros_like(scale.mean), torch.ones_like(scale.std))
+        mean, std = scale
         if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
             size = f"{np.abs(columns).max():.2g}"
             raise ValueError(f"y has values of size {size}, whose variance overflows or underflows. Rescale y.")
@@ -189,14 +191,15 @@ def narrow_labels(y: Any) -> Any:
     return pd.Series(array, dtype=object).infer_objects().to_numpy()
 
 
-def check_finite(name: str, values: Float[np.ndarray, "N *D"], advice: str) -> None:
-    """Raise an error with the place of the first NaN or infinite value."""
+def check_finite_rows(name: str, values: Float[np.ndarray, "N *D"], advice: str = "") -> None:
+    """Raise an error with the place of the first NaN or infinite value. The advice is about NaN."""
     # scikit-learn's checks look for these words
     infinity = f"infinity or a value too large for {values.dtype!r}"
-    for found, which in (("NaN", np.isnan(values)), (infinity, np.isinf(values))):
+    for found, which, remedy in (("NaN", np.isnan(values), advice), (infinity, np.isinf(values), "")):
         if which.any():
             rows, first = np.unique(np.nonzero(which)[0]), " and column ".join(map(str, np.argwhere(which)[0]))
-            raise ValueError(f"Input {name} contains {found} in {len(rows)} rows (first in row {first}). {advice}")
+            place = f"{len(rows)} rows (first in row {first})"
+            raise ValueError(f"Input {name} contains {found} in {place}. Remove these rows{remedy}.")
 
 
 def encode_scale(name: str, scale: Standardiser) -> Tensors:

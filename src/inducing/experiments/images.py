@@ -42,9 +42,10 @@ NOTE = (
     "One run each. ELBO in nats per image, of all training images and never tempered; guessing has an ELBO and a "
     f"log-likelihood of -2.30. ECE with {inducing.metrics.NUM_BINS} bins."
 )
-SVHN_NOTE = (
-    " The entropy ratio is the mean entropy of predictions for test images over that for images of SVHN (re-cropped, if it "
-    "was read from the .npz file); the AUROC is for telling the two apart by entropy."
+UNKNOWN_NOTE = (
+    " The entropy ratio is the mean entropy of predictions for test images over that for images of another kind; the AUROC "
+    "is for telling the two apart by entropy. These are images of notMNIST for MNIST, and of SVHN (re-cropped, if they were "
+    "read from the .npz file) for CIFAR-10."
 )
 PLAIN_NOTE = (
     " The plain network has one set of weights, trained by maximum likelihood with the same batches and schedule. The paper "
@@ -252,6 +253,6 @@ def image_experiment(name: str, note: str, published: str = "") -> Experiment:
     return Experiment.described(name, Config(), run, partial(draw_scores, comparison), comparison, **settings)
 
 
-MNIST500 = image_experiment("mnist500", NOTE)
-CIFAR10 = image_experiment("cifar10", NOTE + SVHN_NOTE + PLAIN_NOTE, "cifar10")
-RESNET18 = image_experiment("cifar10-resnet18", NOTE + SVHN_NOTE, "cifar10_resnet18")
+MNIST500 = image_experiment("mnist500", NOTE + UNKNOWN_NOTE)
+CIFAR10 = image_experiment("cifar10", NOTE + UNKNOWN_NOTE + PLAIN_NOTE, "cifar10")
+RESNET18 = image_experiment("cifar10-resnet18", NOTE + UNKNOWN_NOTE, "cifar10_resnet18")

@@ -127,13 +127,13 @@ def _sample(problem: _Problem, closed_form_kl: bool, exact: bool, checked: bool)
 
 
 def regress_statistics(
-    statistics: Callable[[torch.dtype], Statistics],
+    compute_statistics: Callable[[torch.dtype], Statistics],
     dtype: torch.dtype,
     num_terms: int,
     prior: Precision,
     num_samples: int,
     *,
-    with_gradients: WithGradients,
+    attach_gradients: WithGradients,
     generator: Generator | None = None,
     closed_form_kl: bool = False,
 ) -> WeightSample:
@@ -144,12 +144,12 @@ def regress_statistics(
     deviation of a sampled KL, which is tens of nats in wide convolutions.
 
     Arguments:
-        statistics: Computes X' Lambda X and X' Lambda v in a dtype.
+        compute_statistics: Computes X' Lambda X and X' Lambda v in a dtype.
         dtype: Dtype of the weights.
         num_terms: Length of the float32 sums in the statistics. Their rounding errors grow with it.
         prior: P.
         num_samples: S.
-        with_gradients: Returns a draw and its KL with the gradients of `inducing.linalg.reparameterisation`, in a dtype.
+        attach_gradients: Returns a draw and its KL with the gradients of `inducing.linalg.reparameterisation`, in a dtype.
         generator: Source of the noise.
         closed_form_kl: Return the KL given X in closed form instead of one sample of log Q - log P. Gradients are then
             propagated through the statistics.
@@ -157,19 +157,20 @@ def regress_statistics(
 
     def compute(dtype: torch.dtype) -> Statistics:
         with torch.set_grad_enabled(closed_form_kl and torch.is_grad_enabled()):
-            return statistics(dtype)
+            return compute_statistics(dtype)
+
+    first = compute(dtype)
+    noise = standard_normal((num_samples, *first.cross.shape[1:]), first.gram, generator)
 
     def sample(statistics: Statistics, accuracy: Accuracy | None) -> Sample | None:
-        dtype = statistics.gram.dtype
-        problem = statistics, prior.to(dtype), noise.to(dtype), accuracy
+        own = statistics.gram.dtype
+        problem = statistics, prior.to(own), noise.to(own), accuracy
         if closed_form_kl:
             return sample_primal(*problem, closed_form_kl)
         with torch.no_grad():
             solution = solve_primal(*problem)
-        return None if solution is None else with_gradients(solution, dtype)
+        return None if solution is None else attach_gradients(solution, own)
 
-    first = compute(dtype)
-    noise = standard_normal((num_samples, *first.cross.shape[1:]), first.gram, generator)
     checked = dtype == torch.float32 and is_known(first.gram)
     accuracy = Accuracy(num_terms, max_kl_error_of_convolution(noise[0].numel())) if checked else None
     sampled = sample(first, accuracy)

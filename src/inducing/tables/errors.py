@@ -1,4 +1,4 @@
-"""Errors and warnings about tables."""
+"""Errors and warnings about tables, and the checks that raise them for several parts of the package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TableError(ValueError):
     def combine(cls, errors: Sequence[TableError]) -> TableError:
         """One error for several columns."""
         count = f"{len(errors)} columns cannot be used: " if len(errors) > 1 else ""
-        advice = " ".join(dict.fromkeys(error.advice for error in errors))
+        advice = " ".join(dict.fromkeys(error.advice for error in errors if error.advice))
         remedies = dict.fromkeys(remedy for error in errors for remedy in error.remedies)
         return cls(count + "; ".join(error.problem for error in errors), advice, remedies)
 

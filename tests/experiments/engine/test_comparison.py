@@ -111,6 +111,6 @@ def test_runs_that_do_not_count_have_no_marks():
     }
     assert list(comparison.verdicts(runs)) == [("factorised",)]
     assert [row[-1] for row in texts(comparison.table(runs))] == ["equal", "", ""]
-    assert [row[2] for row in texts(comparison.table(runs))] == ["converged", "not converged", "out of date"]
+    assert [row[3] for row in texts(comparison.table(runs))] == ["converged", "not converged", "out of date"]
     assert comparison.cells(runs, only_counted=True) == {(("factorised",), ELBO)}
     assert len(comparison.cells(runs)) == 3

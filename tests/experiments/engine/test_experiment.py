@@ -91,6 +91,8 @@ def test_states_of_finished_runs():
     assert state(stored(first, -1.0) | stored(second, -1.01)) == ("converged", 10)
     assert state(stored(first, -1.0) | stored(second, -0.5)) == ("not converged", 20)
     assert state(stored(first, -1.0, revision=1)) == ("out of date", 10)
+    # runs that are out of date decide nothing
+    assert state(stored(first, -1.0) | stored(second, -1.01, revision=1)) == ("not checked", 10)
     assert state(stored(first, -1.0), first) == ("", 10)
 
 

@@ -3,9 +3,10 @@
 from dataclasses import asdict, replace
 
 import pytest
+from rich.console import Console
 
 from inducing.experiments.engine.registry import EXPERIMENTS
-from inducing.experiments.engine.report import report, selected
+from inducing.experiments.engine.report import report, selected, show
 from inducing.experiments.engine.store import REVISION, Store, config_key, finished_run
 
 UCI = {"elbo_per_datapoint": 0.73, "test_log_likelihood": -1.0, "rmse": 0.5}
@@ -52,8 +53,8 @@ def test_markdown(results, tmp_path):
         "| uci-dgp | 6 | 312 | 6 | 6 | 2 worse | 2 worse |",
         "| cifar10 | 1 | 40 | 5 | 5 | 1 equal | 1 equal |",
         "| toy | missing | 12 | 0 | 0 |  |  |",
-        "| yacht | neal | global | 3 | converged | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
-        "| yacht | 2 | global | 3 | converged | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
+        "| yacht | neal | global | 3 | 4000 | converged | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
+        "| yacht | 2 | global | 3 | 3000 | converged | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
         "| spatial-iw | global | 1 | -0.70 | -0.68 | equal | -0.30 | -0.40 | better by 0.10 | 86.0 | 86.7 | worse by 0.7 |",
         "| global | 1 | -1.70 | -2.24 | better by 0.54 | -1.00 | 0.70 | 0.40 | 0.48 | differs by 0.08 | 0.50 | 0.49 | equal | ",
         "4 of the 108 rows of the paper's table have runs.",
@@ -131,6 +132,7 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
     ("folder", "out", "message"),
     [
         ("results", "report.pdf", r"\.html or \.md"),
+        ("results", "claims.md", "claims"),
         ("nowhere", "report.html", "no runs in .*nowhere"),
         (".", "report.html", "no runs in"),
     ],
@@ -138,3 +140,15 @@ def test_open_settings_are_shown_once_their_trials_are_finished():
 def test_bad_usage(results, tmp_path, folder, out, message):
     with pytest.raises(ValueError, match=message):
         report(tmp_path / folder, tmp_path / out)
+
+
+def test_the_page_of_a_variant_alone(tmp_path):
+    experiment = EXPERIMENTS["uci-dgp"]
+    add(tmp_path, "uci-dgp", preset="cpu-per-output", dataset="yacht")
+    runs = selected(experiment, Store(tmp_path / "uci-dgp.jsonl").results())
+    assert {preset: len(found) for preset, found in runs.items()} == {"cpu-per-output": 3}
+    show(experiment, runs, tmp_path / "page.md", Console(width=200))
+    page = (tmp_path / "page.md").read_text()
+    assert page.count("| yacht | 2 | global | 3 | 3000 | converged |") == 1
+    report(tmp_path, tmp_path / "all.md")
+    assert "full_per_output" in (tmp_path / "all.md").read_text()

@@ -211,7 +211,8 @@ class Comparison:
         if not brief:
             columns.append(("splits", {key: str(number) for key, number in splits.items()}))
             if any(states.values()):
-                columns.append(("training", states))
+                steps = {self.key(result["config"]): str(result["config"].get("num_steps", "")) for result in results}
+                columns += [("steps", steps), ("training", states)]
         for measure, (ours, paper) in found.items():
             texts = {key: estimate.text(measure.digits) for key, estimate in ours.items()}
             if brief:

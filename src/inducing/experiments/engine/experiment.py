@@ -44,6 +44,13 @@ class Settled(NamedTuple):
     missing: tuple[Any, ...] = ()
     converged: bool | None = None
 
+    @property
+    def state(self) -> str:
+        """The state of training in words."""
+        if self.converged is None:
+            return "not checked"
+        return "converged" if self.converged else "not converged"
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -116,9 +123,11 @@ class Experiment:
     def settle(self, config: Any, results: Mapping[str, Result]) -> Settled:
         """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
 
-        The number of steps is doubled until this changes the ELBO by less than `CONVERGED`, at most `doublings` times.
+        Runs that are out of date decide nothing. The number of steps is doubled until this changes the ELBO by less than
+        `CONVERGED`, at most `doublings` times.
         """
-        trials = tuple(self.trials(config))
+        results = {key: result for key, result in results.items() if self.is_current(result)}
+        trials = tuple(dataclasses.replace(trial, doublings=None) for trial in self.trials(config))
         missing = tuple(trial for trial in trials if key_of(trial) not in results)
         if missing:
             return Settled(None, missing)
@@ -145,12 +154,10 @@ class Experiment:
         """
         found = {}
         for config in configs:
-            settled, wanted = self.settle(config, results), config.doublings is not None
-            state = {True: "converged", False: "not converged", None: "not checked" if wanted else ""}[
-                settled.converged
-            ]
+            settled = self.settle(config, results)
             key = key_of(settled.config or dataclasses.replace(config, doublings=None))
             if key in results:
+                state = settled.state if config.doublings else ""
                 found[key] = results[key] | {"state": state if self.is_current(results[key]) else "out of date"}
         return self.sort(found.values())
 

@@ -49,7 +49,7 @@ def draw_estimates(axes: Axes, ours: Estimates, paper: Estimates, places: Mappin
 
 
 def draw_differences(runs: Mapping[str, tuple[Comparison, list[Result]]]) -> Figure:
-    """A map of the difference of our ELBO from the paper's in each row of a table, in standard errors of the difference.
+    """A map of the difference of our ELBO from the paper's in each row of a table, divided by half of `margin`.
 
     Blue is better than the paper, red is worse. Differences below two do not count, nor do those of runs in italics.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from inducing.experiments.engine.comparison import STYLES, TOLERANCE, Verdict
+from inducing.experiments.engine.comparison import NOT_COUNTED, STYLES, TOLERANCE, Verdict
 from inducing.experiments.engine.experiment import Experiment
 from inducing.experiments.engine.figures import draw_differences
 from inducing.experiments.engine.store import Result, Store
@@ -27,7 +28,8 @@ INTRODUCTION = (
 # the experiments with rows enough for a map of differences
 TABLES = ("uci-bnn", "uci-dgp")
 DIFFERENCES = (
-    "Difference of our ELBO from the paper's, in standard errors of the difference; in italics runs that do not count"
+    "Difference of our ELBO from the paper's, divided by half of the smallest difference that counts: beyond 2 it is better "
+    "(blue) or worse (red). Numbers in italics are of runs that do not count."
 )
 # the finished runs of an experiment by preset
 Runs = Mapping[str, list[Result]]
@@ -42,7 +44,8 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
         page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
         console: Where to print.
     """
-    for table in experiment.tables(_all(experiment, runs), brief=True):
+    shown = _all(experiment, runs) or experiment.sort(itertools.chain(*runs.values()))
+    for table in experiment.tables(shown, brief=True):
         console.print(to_rich(table))
     write(Page(experiment.name, [INTRODUCTION, *describe(experiment, runs, page.stem)]), page)
     for path in (page, page.with_suffix(".png")):
@@ -53,8 +56,8 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
             console.print(f"[dim]preset {preset}: {'; '.join(differences)}[/dim]", highlight=False)
 
 
-def report(folder: Path, out: Path) -> None:
-    """Write one page about all experiments, and one about the paper's claims beside it.
+def report(folder: Path, out: Path) -> tuple[Path, Path]:
+    """Write a page about all experiments, and beside it ``claims``, a page about the paper's claims. Return both paths.
 
     Arguments:
         folder: The folder of `inducing reproduce`, with a store ``NAME.jsonl`` for each experiment.
@@ -64,13 +67,17 @@ def report(folder: Path, out: Path) -> None:
     from inducing.experiments.claims import claims_page
     from inducing.experiments.engine.registry import EXPERIMENTS
 
-    if out.suffix not in (".html", ".md"):
-        raise ValueError(f"a report is .html or .md, got {out}; try --out report.html")
+    claims = out.with_name(f"claims{out.suffix}")
+    if out.suffix not in (".html", ".md") or out == claims:
+        raise ValueError(
+            f"a report is an .html or .md file, and `claims` is a second page; got {out}. Try --out report.html"
+        )
     stored = {name: Store(folder / f"{name}.jsonl").results() for name in EXPERIMENTS}
     if not any(stored.values()):
         raise ValueError(f"there are no runs in {folder}; `inducing reproduce NAME --out {folder}` makes them")
     out.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(out)
+    for path in (out, claims):
+        check_writable(path)
     rows, sections, finished = [], list[Block](), dict[str, list[Result]]()
     for name, experiment in EXPERIMENTS.items():
         runs = selected(experiment, stored[name])
@@ -93,7 +100,8 @@ def report(folder: Path, out: Path) -> None:
         *(f"The paper's {subject}: {note}." for subject, note in published()["notes"].items()),
     ]
     write(Page("Results beside the paper's", [*summary, *sections]), out, folder)
-    write(claims_page(finished), out.with_name(f"claims{out.suffix}"), folder)
+    write(claims_page(finished), claims, folder)
+    return out, claims
 
 
 def selected(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, list[Result]]:
@@ -124,9 +132,10 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
         found = number if num_stored else "No runs are stored"
         return [*blocks, f"{found}: `inducing reproduce {experiment.name}` makes them."]
     for preset, chosen in runs.items():
-        if preset not in experiment.variants:
+        if preset not in experiment.variants or len(runs) == 1:
             blocks.append(_settings(experiment, preset, chosen))
-    results = _all(experiment, runs)
+    # a page may be that of a variant alone
+    results = _all(experiment, runs) or experiment.sort(itertools.chain(*runs.values()))
     paper = experiment.comparison.published_cells(experiment.configs("paper"))
     if paper:
         ours = {experiment.comparison.key(result["config"]) for result in results}
@@ -134,7 +143,7 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
         blocks.append(f"{len(ours & rows)} of the {len(rows)} rows of the paper's table have runs.")
     blocks += experiment.tables(results)
     for preset in experiment.variants:
-        if preset in runs:
+        if preset in runs and len(runs) > 1:
             blocks += [_settings(experiment, preset, runs[preset]), experiment.comparison.table(runs[preset])]
     blocks += [experiment.remarks] if experiment.remarks else []
     return [*blocks, Image(experiment.figure(results), experiment.title, file=f"{stem}.png", wide=True)]
@@ -142,10 +151,15 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
 
 def _settings(experiment: Experiment, preset: str, runs: list[Result]) -> str:
     """The number of runs of a preset, and its differences from the paper."""
-    # the table shows which part of the grid has runs
-    changes = [words for key, words in experiment.differences(preset).items() if key not in experiment.grid]
+    # the table shows which part of the grid has runs, and the steps if convergence was checked
+    shown = {*experiment.grid, *(("num_steps", "doublings") if any(run["state"] for run in runs) else ())}
+    changes = [words for key, words in experiment.differences(preset).items() if key not in shown]
     settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
-    return f"{len(runs)} runs of preset {preset}, {settings}."
+    states = Counter(run["state"] for run in runs if run["state"] in NOT_COUNTED)
+    left_out = ", ".join(f"{number} {state}" for state, number in states.items())
+    return f"{len(runs)} runs of preset {preset}, {settings}." + (
+        f" Of these do not count: {left_out}." if states else ""
+    )
 
 
 def _summarise(experiment: Experiment, results: list[Result]) -> list[str]:

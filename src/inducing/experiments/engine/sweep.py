@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -43,7 +44,7 @@ def reproduce(
 
     Arguments:
         experiment: The experiment.
-        preset: "smoke", "cpu" or "paper".
+        preset: Name of a preset of the experiment.
         out: Folder for the store, the checkpoints of unfinished runs, the page and the figure.
         jobs: Number of runs at a time, each in its own process.
         resume: Whether to keep finished runs. Otherwise they are executed again.
@@ -66,8 +67,8 @@ def reproduce(
         return []
     store = Store(out / f"{experiment.name}.jsonl")
     out.mkdir(parents=True, exist_ok=True)
-    # smoke runs do not replace the page of complete runs
-    page = out / f"{experiment.name}{'-smoke' if preset == 'smoke' else ''}.md"
+    # smoke runs and variants do not replace the page of complete runs
+    page = out / f"{experiment.name}{f'-{preset}' if preset in ('smoke', *experiment.variants) else ''}.md"
     for path in (store.path, page, page.with_suffix(".png")):
         check_writable(path)
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.title}")
@@ -78,8 +79,9 @@ def reproduce(
         found = store.results().items()
         return {key: run for key, run in found if key in executed or (resume and experiment.is_current(run))}
 
-    finished = experiment.finished(configs, usable())
-    console.print(f"{len(configs)} runs, {len(finished)} finished before", highlight=False)
+    finished = Counter(run["state"] != "not checked" for run in experiment.finished(configs, usable()))
+    unchecked = f", {finished[False]} finished without a check of convergence" if finished[False] else ""
+    console.print(f"{len(configs)} runs, {finished[True]} finished before{unchecked}", highlight=False)
     old = sum(not experiment.is_current(run) for run in store.results().values())
     if old and resume:
         console.print(f"{old} stored runs are out of date and do not count", highlight=False)
@@ -137,8 +139,6 @@ def _follow(experiment: Experiment, ranks: Ranks) -> None:
 
 def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | None, console: Console) -> list[str]:
     """Execute all runs and return the failed ones. Runs of other processes are retried until those end."""
-    if not tasks:
-        return []
     here = this_process(console.is_terminal) if jobs == 1 else processes(jobs, max(1, available_cores() // jobs))
     executing = here if dask is None else connect(dask)
     failed = []

@@ -27,7 +27,7 @@ from inducing.linalg.precision import Precision
 from inducing.linalg.reparameterisation import Solution, prior_terms
 
 
-def follow_convolution(
+def convolution_with_gradients(
     solution: Solution,
     maps: Float[Tensor, "#S M C H W"],
     values: Float[Tensor, "M O h w"],
@@ -48,8 +48,8 @@ def follow_convolution(
     if not torch.is_grad_enabled():
         return solution.draw, solution.kl
     terms = prior_terms(solution, prior)
-    followed: tuple[Tensor, Tensor] = _ConvolutionGradient.apply(solution, maps, values, precisions, geometry, *terms)
-    return followed
+    attached: tuple[Tensor, Tensor] = _ConvolutionGradient.apply(solution, maps, values, precisions, geometry, *terms)
+    return attached
 
 
 class _ConvolutionGradient(torch.autograd.Function):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.patches import conv_cross, conv_gram, conv_sums, patches
-from inducing.linalg.convolution.reparameterisation import follow_convolution
+from inducing.linalg.convolution.reparameterisation import convolution_with_gradients
 from inducing.linalg.long_products import BLOCK
 from inducing.linalg.noise import initial_normal
 from inducing.linalg.precision import Precision
@@ -98,7 +98,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
 
         def with_gradients(solution: Solution, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
             maps, values, precisions = (each.to(dtype) for each in (inputs, self.pseudo_outputs, root.square()))
-            return follow_convolution(solution, maps, values, precisions, prior.to(dtype), self.geometry)
+            return convolution_with_gradients(solution, maps, values, precisions, prior.to(dtype), self.geometry)
 
         return regress_statistics(
             lambda dtype: self._statistics(inputs.to(dtype), root.to(dtype).square()),
@@ -106,7 +106,7 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
             min(images * math.prod(pixels), BLOCK),
             prior,
             context.num_samples,
-            with_gradients=with_gradients,
+            attach_gradients=with_gradients,
             generator=context.generator,
             closed_form_kl=closed_form_kl,
         )
