@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal, NamedTuple
@@ -44,11 +44,11 @@ MEASURES = {
 # the fields of a configuration that tell cells apart; settings that were chosen for a posterior, such as its steps, do not
 CELL = ("dataset", "prior", "depth", "width", "num_inducing", "posterior")
 INTRODUCTION = (
-    "Made by `inducing report` from the stored runs: each claim of the paper that an experiment backs, in our words. In a "
-    "cell, runs have the same data, prior and size. One posterior is ahead of another if the mean difference over common "
-    "splits is larger than two standard errors and larger than 0.02 (1.0 or 0.1 for large margins, 0 for the ECE). With one "
-    "split there is no standard error. Runs that are out of date or have not converged are left out. A verdict is about the "
-    "cells that have runs, often far fewer than the paper's."
+    "Made by `inducing report` from the stored runs. The table lists each claim of the paper that an experiment can "
+    "test, in our words. In a cell, runs have the same data, prior and size. One posterior is ahead of another if the"
+    " mean difference over common splits is larger than both two standard errors and 0.02 (1.0 or 0.1 for large "
+    "margins, 0 for the ECE). With one split there is no standard error. Runs that are out of date or have not "
+    "converged are left out. A verdict is about the cells that have runs, often far fewer than the paper's."
 )
 
 
@@ -113,7 +113,9 @@ def claims_page(runs: Mapping[str, Sequence[Result]]) -> Page:
         verdict, why = claim.judge(runs.get(claim.experiment, []))
         rows.append([claim.text, claim.where, f"`{claim.experiment}`", Cell(verdict, STYLES[verdict]), why])
     headings = ["claim", "in the paper", "experiment", "verdict", "why"]
-    return Page("The paper's claims", [INTRODUCTION, Table(headings, rows, text_columns=len(headings))])
+    counts = Counter(row[3].text for row in rows if isinstance(row[3], Cell))
+    summary = f"{len(rows)} claims: " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in STYLES) + "."
+    return Page("The paper's claims", [summary, INTRODUCTION, Table(headings, rows, text_columns=len(headings))])
 
 
 def leads(

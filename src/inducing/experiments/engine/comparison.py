@@ -55,7 +55,7 @@ ELBO_TERMS = (ELBO, LOG_LIKELIHOOD, KL)
 
 def layer_variance(layer: int) -> Measure:
     """The mean variance of a layer's function; layers count from 0."""
-    return Measure("layer_variance", f"V[F{layer + 1}]", higher_is_better=None, layer=layer)
+    return Measure("layer_variance", f"V[F{layer + 1}]", higher_is_better=None, nats=False, layer=layer)
 
 
 class Estimate(NamedTuple):
@@ -121,7 +121,7 @@ def mark(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Cell:
 
 
 # states of runs (`Experiment.finished`) that count in no comparison
-NOT_COUNTED = ("out of date", "not converged", "not checked")
+NOT_COUNTED = ("out of date", "not converged", "not checked", "smoke")
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,9 @@ class Comparison:
             columns.append(("splits", {key: str(number) for key, number in splits.items()}))
             if any(states.values()):
                 steps = {self.key(result["config"]): str(result["config"].get("num_steps", "")) for result in results}
-                columns += [("steps", steps), ("training", states)]
+                columns.append(("steps", steps))
+        if any(states.values()):
+            columns.append(("state", states))
         for measure, (ours, paper) in found.items():
             texts = {key: estimate.text(measure.digits) for key, estimate in ours.items()}
             if brief:

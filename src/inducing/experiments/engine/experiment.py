@@ -150,7 +150,7 @@ class Experiment:
         """The stored results of these configurations, in the order of the grid.
 
         As long as the number of steps is undecided, the result is that of the preset's number. Each result has a ``state``:
-        "converged", "not converged", "not checked", "out of date", or nothing if no check is wanted.
+        "converged", "not converged", "not checked", "out of date", or nothing if the preset wants no check.
         """
         found = {}
         for config in configs:
@@ -185,7 +185,9 @@ class Experiment:
         words = {}
         for key in dict.fromkeys(key for part in parts for key in part):
             values = dict.fromkeys(_words(part.get(key, paper[key])) for part in parts)
-            words[key] = f"{key} {' or '.join(values)} instead of {_words(paper[key])}"
+            words[key] = f"{key} {' or '.join(values)}"
+            # None: the paper's value depends on other settings
+            words[key] += "" if paper[key] is None else f" instead of {_words(paper[key])}"
         return words
 
     def describe(self, config: Any) -> str:

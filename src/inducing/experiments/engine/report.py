@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from inducing.experiments.engine.comparison import NOT_COUNTED, STYLES, TOLERANCE, Verdict
-from inducing.experiments.engine.experiment import Experiment
+from inducing.experiments.engine.experiment import CONVERGED, Experiment
 from inducing.experiments.engine.figures import draw_differences
 from inducing.experiments.engine.store import Result, Store
 from inducing.experiments.paper import published
@@ -20,10 +20,13 @@ from inducing.pages import Block, Heading, Image, Page, Table, to_rich, write
 
 INTRODUCTION = (
     "ELBO and log-likelihood are in nats per data point, as means over splits with standard errors; one split has no "
-    "standard error. The paper's are over 20 splits (5 for protein). Marks: a result is better or worse than the paper's if "
-    "the difference is larger than two standard errors of the difference, else equal. Where there are few splits, the "
-    f"spread over the paper's splits is used if it is larger. A difference below {TOLERANCE} nats does not count. Numbers "
-    "that are neither good nor bad are equal, or differ."
+    "standard error. The paper's are over 20 splits (5 for protein). Marks: a result is better or worse than the "
+    "paper's if the difference is larger than two standard errors of the difference, else equal. Where there are few "
+    f"splits, the spread over the paper's splits is used if it is larger. A difference below {TOLERANCE} nats does not"
+    " count. For numbers where neither larger nor smaller is better, the mark is equal or differs. Runs with one of "
+    "these states have no marks and do not count: out of date (made before a change of the package that changes the "
+    f"numbers), not converged (twice the steps change the ELBO of split 0 by {CONVERGED} nats or more), not checked "
+    "(the preset wants this check, and its runs are missing)."
 )
 # the experiments with rows enough for a map of differences
 TABLES = ("uci-bnn", "uci-dgp")
@@ -91,11 +94,14 @@ def report(folder: Path, out: Path) -> tuple[Path, Path]:
     summary: list[Block] = [
         Heading("Summary"),
         f"Of the paper's {in_paper} numbers, {with_runs} have one of ours beside them, {counted} of them from runs "
-        "that count: made by the present version, and converged if that was checked.",
+        "that count. (toy and compositional-bnn stand beside the same numbers of the paper.) A second page, `claims`, tests "
+        "the paper's claims by these runs.",
         f"Made by `inducing report` from the stored runs. {INTRODUCTION}",
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
         "lists the differences of its runs from the paper.",
-        Table(["experiment", "runs", "published", "with runs", "counted", "ELBO beside the paper", "of global"], rows),
+        Table(
+            ["experiment", "runs", "published", "ours", "that count", "ELBO beside the paper", "ELBO of global"], rows
+        ),
         *([Image(draw_differences(maps), DIFFERENCES, file="differences.png", wide=True)] if maps else []),
         *(f"The paper's {subject}: {note}." for subject, note in published()["notes"].items()),
     ]
@@ -150,15 +156,16 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
 
 
 def _settings(experiment: Experiment, preset: str, runs: list[Result]) -> str:
-    """The number of runs of a preset, and its differences from the paper."""
-    # the table shows which part of the grid has runs, and the steps if convergence was checked
-    shown = {*experiment.grid, *(("num_steps", "doublings") if any(run["state"] for run in runs) else ())}
-    changes = [words for key, words in experiment.differences(preset).items() if key not in shown]
+    """The number of runs of a preset, its differences from the paper, and how many runs do not count."""
+    differences = experiment.differences(preset)
+    # the table shows which part of the grid has runs, and the steps if convergence is checked
+    shown = {*experiment.grid, *(("num_steps", "doublings") if "doublings" in differences else ())}
+    changes = [words for key, words in differences.items() if key not in shown]
     settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
-    states = Counter(run["state"] for run in runs if run["state"] in NOT_COUNTED)
-    left_out = ", ".join(f"{number} {state}" for state, number in states.items())
+    states = Counter(run.get("state") for run in runs)
+    left_out = ", ".join(f"{number} {state}" for state, number in states.items() if state in NOT_COUNTED)
     return f"{len(runs)} runs of preset {preset}, {settings}." + (
-        f" Of these do not count: {left_out}." if states else ""
+        f" Of these do not count: {left_out}." if left_out else ""
     )
 
 
