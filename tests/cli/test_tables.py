@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import inducing
 from inducing.cli import app
+from inducing.estimators import architectures
 from inducing.pages import to_rich
 from inducing.tables import fitting, predicting
 from inducing.tables.predicting import TableModel
@@ -181,6 +182,28 @@ def test_the_reason_for_the_task_is_told(here, monkeypatch):
     assert "whole numbers; change it with --task)\n" in run(*fit, "--likelihood", "auto").stdout
 
 
+def test_a_misspelt_likelihood_is_refused_before_anything_is_printed(here):
+    done = run("fit", "t.csv", "--target", "price", "--likelihood", "gausian")
+    assert refused(done, "did you mean 'gaussian'?")
+    assert done.stdout == ""
+
+
+def test_a_default_number_of_steps_and_a_replaced_file_are_told(here, monkeypatch):
+    monkeypatch.setitem(architectures.BNN_FEW_ROWS, "num_steps", 2)
+    Path("model.safetensors").write_text("old")
+    done = run("fit", "t.csv", "--target", "price")
+    assert "trained for 2 steps in" in done.stdout
+    assert "the default number of steps for 54 rows; --max-steps raises it" in done.stdout
+    assert "model: model.safetensors (replaced)\n" in done.stdout
+
+
+def test_one_row_is_singular(model):
+    change(colour="green")[:1].to_csv("new.csv", index=False)
+    done = run("predict", model, "new.csv", "--out", "p.csv")
+    assert done.stdout == "1 row: p.csv\n"
+    assert "column 'colour': 1 row with" in done.stderr
+
+
 def change(**columns):
     return TABLE[[*INPUTS, "price"]].assign(**columns)
 
@@ -193,12 +216,8 @@ HOLE = TABLE["size"].mask(TABLE.index == 7)
     [
         (change(), ["--target", "cost"], "no column 'cost'"),
         (change(day="2021-03-04"), [], "--exclude"),
-        (
-            change(size=HOLE),
-            [],
-            "--impute",
-        ),
-        (change(price=HOLE), [], "'price' has 1 missing values (first in row 7)"),
+        (change(size=HOLE), [], "Remove those rows, or use --impute."),
+        (change(price=HOLE), [], "'price' has 1 missing value (first in row 7)"),
         (change(size=np.inf), [], "column 'size' has infinite values (first in row"),
         (change(price=np.inf), [], "column 'price' has infinite values (first in row 0)"),
         (change(price="dear"), [], "one class, 'dear'"),
@@ -212,8 +231,8 @@ HOLE = TABLE["size"].mask(TABLE.index == 7)
         (change(), ["--prior", "flat"], "unknown prior 'flat'"),
         (change(), ["--posterior", "exact"], "unknown posterior 'exact'"),
         (change(), ["--likelihood", "cauchy"], "unknown likelihood 'cauchy'"),
-        (change(), ["--likelihood", "poisson"], "poisson needs counts"),
-        (change(), ["--test-fraction", "0"], "between 0 and 1, got 0.0"),
+        (change(), ["--likelihood", "poisson"], "'poisson' needs counts"),
+        (change(), ["--test-fraction", "0"], "--test-fraction must be between 0 and 1, got 0"),
         (change(), ["--out", "nowhere/m.safetensors"], "no folder nowhere"),
         (change(), ["--report", "nowhere/r.html"], "no folder nowhere"),
     ],
@@ -261,10 +280,11 @@ def test_bad_usage_leaves_with_2(arguments, here):
     ("table", "message"),
     [
         (change().drop(columns="size"), "'size' missing"),
-        (change(extra=1), "--exclude"),
+        (change(extra=1), "Remove the columns that are not expected (--exclude)."),
+        (change().rename(columns={"size": "sise"}), "'sise' not expected (did you mean 'size'?)"),
         (change(size="large"), "row 0 holds 'large'"),
         (change(colour=1.5), "'colour' is numeric, but was text"),
-        (change(size=HOLE), "column 'size' has 1 missing values (first in row 7)"),
+        (change(size=HOLE), "has 1 missing value (first in row 7). Remove those rows, or fit again with --impute."),
         (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
         (change()[:0], "new.csv has no rows"),
     ],
@@ -302,7 +322,10 @@ def test_predict_refuses_models(model):
     inducing.save(inducing.Gaussian(), model)
     assert refused(run("predict", model, "t.csv"), "a Gaussian, not an estimator")
     assert refused(run("predict", "none.safetensors", "t.csv"), "none.")
-    assert refused(run("predict", "t.csv", model), "the model comes first")
+    for table in (model, "t.parquet"):
+        assert refused(
+            run("predict", "t.csv", table), "t.csv is not a model file. The order is: inducing predict MODEL"
+        )
     assert refused(run("predict", model, "t.csv", "--out", "no/p.csv"), "no folder no")
 
 

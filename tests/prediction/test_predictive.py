@@ -267,6 +267,12 @@ def test_batch_size_is_checked():
         )
 
 
+def test_swapped_arguments_are_refused():
+    network = inducing.models.mlp(1, 1, [4], num_inducing=4)
+    with pytest.raises(TypeError, match=r"order is predict\(network, likelihood, x\), got predict\(Gaussian, Network"):
+        inducing.predict(inducing.Gaussian(), network, torch.zeros(3, 1))
+
+
 def test_targets_may_be_arrays():
     outputs = torch.randn(4, 6, 1, dtype=torch.float64)
     predictive, y = inducing.Predictive(outputs, inducing.Gaussian().double()), np.arange(6.0)

@@ -81,7 +81,7 @@ def test_the_error_is_a_value_error():
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04N.", bytes(100), b"\xff" * 100])
 def test_not_a_safetensors_file(path, content):
     path.write_bytes(content)
-    refuses(path, "not a complete safetensors file")
+    refuses(path, "not a model file, since it is not a complete safetensors file")
 
 
 def test_truncated(path):

@@ -71,7 +71,7 @@ def test_test_rows_are_checked_before_training():
     table = make_table()[[*INPUTS, "price"]]
     row = int(make_problem(table, ["price"]).test[2])
     table.loc[row, "size"] = np.nan
-    with pytest.raises(TableError, match=rf"'size' has 1 missing values \(first in row {row}\)"):
+    with pytest.raises(TableError, match=rf"'size' has 1 missing value \(first in row {row}\)"):
         make_problem(table, ["price"])
 
 
@@ -99,7 +99,8 @@ def test_counts_may_be_asked_for():
     [
         ("mlp", {}, "unknown model 'mlp'"),
         ("dgp", {"prior": "neal"}, "prior"),
-        ("bnn", {"likelihood": "poisson"}, "poisson needs counts"),
+        ("bnn", {"likelihood": "poisson"}, "'poisson' needs counts"),
+        ("bnn", {"likelihood": "categorical"}, "unknown likelihood for regression 'categorical'"),
     ],
 )
 def test_what_is_refused(model, parameters, message):

@@ -84,6 +84,7 @@ def test_test_rows_are_spread_over_classes():
         (TABLE, {"targets": ["price"], "test_fraction": 1.5}, "between 0 and 1, got 1.5"),
         (TABLE[:9], {"targets": ["price"]}, "the table has 9 rows; at least 10 are needed"),
         (TABLE[:0], {"targets": ["price"]}, "the table has 0 rows"),
+        (TABLE, {"targets": ["price"], "likelihood": "categorial"}, "did you mean 'categorical'"),
         (TABLE, {"targets": ["price"], "task": "ranking"}, "unknown task 'ranking'"),
         (TABLE, {"targets": ["kind", "grade"], "task": "classification"}, "one target"),
         (
@@ -96,7 +97,7 @@ def test_test_rows_are_spread_over_classes():
         (
             TABLE.assign(price=TABLE["price"].mask(TABLE.index == 7)),
             {"targets": ["price"]},
-            r"target 'price' has 1 missing values \(first in row 7\)",
+            r"target 'price' has 1 missing value \(first in row 7\)",
         ),
         (
             TABLE.assign(price=1.5),

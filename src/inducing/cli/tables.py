@@ -34,12 +34,11 @@ def _messages(command: str) -> Iterator[None]:
     with one_line_errors(command), one_line_warnings(command):
         from inducing.tables.errors import TableError
 
-        options = {"impute": "--impute" if command == "fit" else "", "exclude": "--exclude"}
         try:
             yield
         except TableError as error:
-            helpful = [options[remedy] for remedy in error.remedies if options[remedy]]
-            raise ValueError(f"{error} Options: {', '.join(helpful)}." if helpful else str(error)) from error
+            impute = "use --impute" if command == "fit" else "fit again with --impute"
+            raise ValueError(error.explain(impute, exclude=" (--exclude)")) from error
 
 
 @_messages("fit")
@@ -62,6 +61,7 @@ def fit(
 ) -> None:
     """Fit a model to a table, and compare it with a constant and a linear model on held-out rows."""
     from inducing import pages
+    from inducing.tables.errors import counted
     from inducing.tables.fitting import fit_problem, make_estimator
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
@@ -73,23 +73,29 @@ def fit(
     _check_files({"table": table}, {"out": out, "report": report})
     if report is not None and report.suffix not in (".html", ".htm"):
         raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
     problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute, likelihood)
     settings = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
     estimator = make_estimator(model, problem, **settings, device=device, random_state=seed, verbose=True)
     by_target = not task and likelihood in (None, "auto") and len(target) == 1
     change = "; change it with --task" if by_target else ""
     console.print(f"{problem.task} ({problem.reason}{change})")
-    rows = f"{len(problem.train)} training rows, {len(problem.test)} test rows"
-    console.print(f"{rows}, {problem.inputs.shape[1]} input columns")
+    test_rows = counted(len(problem.test), "test row")
+    inputs = counted(problem.inputs.shape[1], "input column")
+    console.print(f"{len(problem.train)} training rows, {test_rows}, {inputs}")
     fitted = fit_problem(estimator, problem)
     if not is_first():
         return
+    replaced = " (replaced)" if out.exists() else ""
     TableModel(estimator, problem.targets, problem.excluded).save(out)
-    steps = len(estimator.history_)
-    reason = "the limit (--max-steps)" if steps >= estimator.step_limit(len(problem.train)) else "converged"
+    steps, reason = len(estimator.history_), "converged"
+    if steps >= estimator.step_limit(len(problem.train)):
+        default = f"the default number of steps for {len(problem.train)} rows; --max-steps raises it"
+        reason = default if max_steps is None else "the limit (--max-steps)"
     console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
-    console.print(pages.to_rich(fitted.score_table(f"{len(problem.test)} test rows")), soft_wrap=False)
-    console.print(f"model: {out}")
+    console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
+    console.print(f"model: {out}{replaced}")
     if report is not None:
         write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
         console.print(f"report: {report}")
@@ -104,8 +110,9 @@ def predict(
     exclude: Exclude = None,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and quantiles, or the probabilities of classes."""
+    from inducing.tables.errors import counted
     from inducing.tables.predicting import TableModel, predict_table
-    from inducing.tables.reading import count_rows
+    from inducing.tables.reading import CSV, PARQUET, count_rows
 
     if not is_first():
         # under torchrun the first process writes
@@ -113,8 +120,8 @@ def predict(
     _check_files({"model": model, "table": table}, {"out": None if out == STDOUT else out})
     if out.suffix in (".parquet", ".pq"):
         raise ValueError(f"predictions are CSV. Name the file {out.with_suffix('.csv').name}, not {out.name}.")
-    if table.suffix == ".safetensors" and model.suffix != ".safetensors":
-        raise ValueError(f"the model comes first: inducing predict {table} {model}")
+    if model.name.endswith(CSV + PARQUET):
+        raise ValueError(f"{model} is not a model file. The order is: inducing predict MODEL TABLE.")
     loaded = TableModel.load(model)
     opened = nullcontext(sys.stdout.buffer) if out == STDOUT else open_atomically(out)
     with _progress() as bar, opened as file:
@@ -126,7 +133,7 @@ def predict(
         file.flush()
         bar.update(task, total=rows)
     if out != STDOUT:
-        typer.echo(f"{rows} rows: {out}")
+        typer.echo(f"{counted(rows, 'row')}: {out}")
 
 
 def _check_files(inputs: dict[str, Path], outputs: dict[str, Path | None]) -> None:

@@ -14,6 +14,7 @@ from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
 from inducing.nn.likelihoods import HeteroscedasticGaussian
 from inducing.nn.models import deep_gp, mlp
+from inducing.nn.models.dense import check_hidden
 from inducing.nn.network import Network
 from inducing.nn.posteriors import GlobalInducing, OptimalInducing, Posterior
 from inducing.nn.priors.base import Prior
@@ -56,7 +57,7 @@ class BNN(NetworkEstimator):
         if is_auto(posterior):
             depends = isinstance(self.likelihood_, HeteroscedasticGaussian)
             last: Posterior = OptimalInducing(heteroscedastic=depends) if exact else GlobalInducing()
-            posterior = [*(GlobalInducing() for _ in self.hidden), last]
+            posterior = [*(GlobalInducing() for _ in check_hidden(self.hidden)), last]
         return mlp(features, outputs, self.hidden, prior=self.prior, posterior=posterior, **settings)
 
     def _fast_recipe(self, num_data: float) -> Recipe:

@@ -26,9 +26,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from inducing.arrays import as_tensor
-from inducing.checks import check_device, check_known, refuse_inference_mode
+from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
-from inducing.estimators.likelihoods import EXACT, Choice
+from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.state import FittedEstimator
 from inducing.estimators.targets import check_finite_rows
 from inducing.inference.inducing_points import choose_inducing_points
@@ -196,6 +196,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         exact = None if optimal is None else EXACT[optimal.heteroscedastic]
         if is_auto(name):
             name = exact if exact in self.likelihoods else self.auto_likelihood
+        if not isinstance(name, str):
+            raise TypeError(f"likelihood must be a name, e.g. {self.auto_likelihood!r}, got {name!r}")
         check_known("likelihood", name, ("auto", *self.likelihoods))
         if exact not in (None, name):
             raise ValueError(f"{optimal} does not support the likelihood {name!r}. Use {exact!r} in a regressor.")
@@ -203,7 +205,7 @@ class NetworkEstimator(FittedEstimator, ABC):
 
     def _make_recipe(self, num_data: float) -> Recipe:
         recipe = self._fast_recipe(num_data) if self.recipe == "fast" else as_recipe(self.recipe)
-        num_steps = recipe.num_steps if self.max_steps is None else self.max_steps
+        num_steps = recipe.num_steps if self.max_steps is None else check_whole("max_steps", self.max_steps)
         return recipe.replace(num_steps=num_steps, batch_size=self.batch_size, patience=self.patience)
 
     def _optimal_posterior(self) -> OptimalInducing | None:
@@ -217,6 +219,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
         choice = self._choice()
+        check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
         self.targets_ = self.encoding.fit(y, counts, choice.likelihood.support == "real")
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)

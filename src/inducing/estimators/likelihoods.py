@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,3 +56,10 @@ REGRESSION = {
 CLASSIFICATION = {"categorical": Choice(nn.Categorical)}
 # the noise for which an optimal last layer exists, by whether it is heteroscedastic
 EXACT = {False: "gaussian", True: "heteroscedastic"}
+
+
+def check_counts(likelihood: str, y: np.ndarray) -> None:
+    """Refuse targets that are not counts, if the likelihood is for counts."""
+    if likelihood in COUNTS and (wrong := y[(y < 0) | (y % 1 != 0)]).size:
+        found = f"the likelihood {likelihood!r} needs counts (0, 1, 2, ...), but a target is {wrong[0]:g}"
+        raise ValueError(f"{found}. Use 'gaussian' or 'student-t' for real numbers.")

@@ -22,6 +22,7 @@ from inducing.data.standardise import Standardiser
 from inducing.saving.objects import decode_standardiser
 from inducing.saving.registry import State, Tensors
 from inducing.saving.values import shorten, take
+from inducing.tables.errors import counted
 
 # variances are squares and must not overflow
 LARGEST = 1e150
@@ -120,7 +121,8 @@ class LabelTargets:
         missing = np.flatnonzero(pd.isna(y))
         if len(missing):
             # scikit-learn's checks look for these words
-            raise ValueError(f"y contains NaN or None in {len(missing)} rows (first in row {missing[0]}). Remove them.")
+            place = f"{counted(len(missing), 'row')} (first in row {missing[0]})"
+            raise ValueError(f"y contains NaN or None in {place}. Remove them.")
         check_classification_targets(y)
         return y
 
@@ -198,7 +200,7 @@ def check_finite_rows(name: str, values: Float[np.ndarray, "N *D"], advice: str 
     for found, which, remedy in (("NaN", np.isnan(values), advice), (infinity, np.isinf(values), "")):
         if which.any():
             rows, first = np.unique(np.nonzero(which)[0]), " and column ".join(map(str, np.argwhere(which)[0]))
-            place = f"{len(rows)} rows (first in row {first})"
+            place = f"{counted(len(rows), 'row')} (first in row {first})"
             raise ValueError(f"Input {name} contains {found} in {place}. Remove these rows{remedy}.")
 
 

@@ -206,6 +206,7 @@ def predict(
         >>> predictive.mean.shape, predictive.quantile([0.05, 0.95]).shape
         (torch.Size([5, 1]), torch.Size([2, 5, 1]))
     """
+    _check_order(network, likelihood)
     if batch_size is not None:
         batch_size = check_whole("batch_size", batch_size)
     check_parallel(parallel, ("samples", "rows"))
@@ -236,6 +237,12 @@ def predict(
         assert num_samples is not None
         outputs = ranks.concatenate(outputs, 0, shares(num_samples, ranks.size))
     return Predictive(outputs, copy.deepcopy(likelihood).requires_grad_(False), seed=seed)
+
+
+def _check_order(network: object, likelihood: object) -> None:
+    if not (isinstance(network, Network | HMCSamples) and isinstance(likelihood, Likelihood)):
+        found = f"{type(network).__name__}, {type(likelihood).__name__}"
+        raise TypeError(f"the order is predict(network, likelihood, x), got predict({found}, ...)")
 
 
 def _draws_of_hmc(samples: HMCSamples, x: Tensor, num_samples: int | None, parallel: str | None) -> FunctionSamples:

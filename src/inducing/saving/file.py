@@ -105,7 +105,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
     try:
         opened = safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"it is not a complete safetensors file ({error})") from error
+        raise ValueError(f"it is not a model file, since it is not a complete safetensors file ({error})") from error
     with opened as file:
         entries = file.metadata() or {}
         if ENTRY not in entries:

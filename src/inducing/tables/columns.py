@@ -88,11 +88,10 @@ class CategoricalColumn:
             if is_text.mean() < 0.5:
                 text, row = texts[is_text].iloc[0], texts[is_text].index[0]
                 problem = f"column {name!r} holds numbers and text, e.g. {text!r} in row {row}"
-                raise TableError(
-                    problem, "Replace the text by numbers, or by empty cells that are imputed.", ["impute"]
-                )
+                raise TableError(problem, "Replace the text by numbers, or make these cells empty and {impute}.")
             size = f"{len(counts)} categories in {len(values)} rows"
-            raise _unusable(f"column {name!r} looks like free text: it has {size}", "Exclude it, or group its values.")
+            problem = f"column {name!r} looks like free text: it has {size}"
+            raise TableError(problem, "Exclude it{exclude}, or group its values.")
         return cls(name, tuple(counts.index), str(counts.idxmax()) if impute else None)
 
     @property
@@ -133,12 +132,13 @@ def describe(values: pd.Series, impute: bool) -> Column:
     """
     name, present = str(values.name), values.dropna()
     if present.empty:
-        raise _unusable(f"column {name!r} has no values", "Exclude it.")
+        raise TableError(f"column {name!r} has no values", "Exclude it{exclude}.")
     inferred = types.infer_dtype(present)
     is_text = inferred == "string"
     if inferred in TIMES or (is_text and present.astype(str).str.fullmatch(DATE).all()):
         example = f"pandas.to_datetime(table[{name!r}]).dt.month"
-        raise _unusable(f"column {name!r} holds dates", f"Convert it to numbers, e.g. {example}, or exclude it.")
+        advice = f"Convert it to numbers, e.g. {example}, or exclude it{{exclude}}."
+        raise TableError(f"column {name!r} holds dates", advice)
     if is_text or (inferred == "categorical" and not types.is_bool_dtype(present.dtype)):
         return CategoricalColumn.learn(values, impute)
     numbers = int | float | np.number | np.bool_
@@ -146,7 +146,8 @@ def describe(values: pd.Series, impute: bool) -> Column:
     if is_numeric and inferred != "complex":
         return NumericColumn.learn(values, impute)
     found = ", ".join(sorted({type(value).__name__ for value in present}))
-    raise _unusable(f"column {name!r} holds values of type {found}", "Convert them to numbers or text, or exclude it.")
+    advice = "Convert them to numbers or text, or exclude it{exclude}."
+    raise TableError(f"column {name!r} holds values of type {found}", advice)
 
 
 def column_from_json(entry: dict[str, Any]) -> Column:
@@ -164,12 +165,8 @@ def column_from_json(entry: dict[str, Any]) -> Column:
 def encode(column: Column, values: pd.Series) -> Float[np.ndarray, " N"] | Int[np.ndarray, " N"]:
     """Convert values to one number for each row. Missing values are refused unless they are filled."""
     if column.fill is None:
-        check_complete(values, f"column {column.name!r}", "Remove those rows, or impute the values.", ["impute"])
+        check_complete(values, f"column {column.name!r}", "Remove those rows, or {impute}.")
     return column.to_codes(values)
-
-
-def _unusable(problem: str, advice: str) -> TableError:
-    return TableError(problem, advice, ["exclude"])
 
 
 def to_texts(values: pd.Series) -> pd.Series:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
 
 import pandas as pd
 
 from inducing.checks import did_you_mean
-
-# an option that makes a refused table usable; each interface names it in its own terms
-Remedy = Literal["impute", "exclude"]
 
 
 class TableError(ValueError):
@@ -18,33 +14,44 @@ class TableError(ValueError):
 
     Arguments:
         problem: What is wrong, with the names of the columns.
-        advice: What to do, as a sentence.
-        remedies: Options that help.
+        advice: What to do, as a sentence. It may contain "{impute}" and "{exclude}", see `explain`.
     """
 
-    def __init__(self, problem: str, advice: str = "", remedies: Iterable[Remedy] = ()) -> None:
-        super().__init__(f"{problem}. {advice}" if advice else problem)
-        self.problem, self.advice, self.remedies = problem, advice, tuple(remedies)
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def explain(self, impute: str = "use Schema.of(table, impute=True)", exclude: str = "") -> str:
+        """The message, with the words of one interface for the options that impute values and exclude columns."""
+        advice = self.advice.replace("{impute}", impute).replace("{exclude}", exclude)
+        return f"{self.problem}. {advice}" if advice else self.problem
 
     @classmethod
     def combine(cls, errors: Sequence[TableError]) -> TableError:
         """One error for several columns."""
         count = f"{len(errors)} columns cannot be used: " if len(errors) > 1 else ""
         advice = " ".join(dict.fromkeys(error.advice for error in errors if error.advice))
-        remedies = dict.fromkeys(remedy for error in errors for remedy in error.remedies)
-        return cls(count + "; ".join(error.problem for error in errors), advice, remedies)
+        return cls(count + "; ".join(error.problem for error in errors), advice)
 
 
 class TableWarning(UserWarning):
     """Something unusual about a table that can be used."""
 
 
-def check_complete(values: pd.Series, what: str, advice: str, remedies: Iterable[Remedy] = ()) -> None:
+def check_complete(values: pd.Series, what: str, advice: str) -> None:
     """Refuse missing values."""
     # a part of a table keeps the row labels of the whole
     rows = values.index[values.isna()]
     if len(rows):
-        raise TableError(f"{what} has {len(rows)} missing values (first in row {rows[0]})", advice, remedies)
+        raise TableError(f"{what} has {counted(len(rows), 'missing value')} (first in row {rows[0]})", advice)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 row", "2 rows"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def quoted(names: Iterable[object], limit: int = 8) -> str:

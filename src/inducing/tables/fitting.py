@@ -16,12 +16,11 @@ from inducing.checks import check_known
 from inducing.data.standardise import Standardiser
 from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.likelihoods import COUNTS
+from inducing.estimators.likelihoods import check_counts
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tables.baselines import classification_baselines, regression_baselines
-from inducing.tables.errors import TableError
 from inducing.tables.problem import Problem
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
@@ -78,9 +77,10 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     check_known("model", model, ESTIMATORS)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
-    if given.get("likelihood") in COUNTS and (np.any(problem.y < 0) or np.any(problem.y % 1 != 0)):
-        raise TableError(f"the likelihood {given['likelihood']} needs counts 0, 1, 2, ... as targets")
-    return ESTIMATORS[model][problem.task](schema=problem.encoded.schema, **given)
+    estimator, likelihood = ESTIMATORS[model][problem.task], given.get("likelihood", "auto")
+    check_known(f"likelihood for {problem.task}", likelihood, ("auto", *estimator.likelihoods))
+    check_counts(likelihood, problem.y)
+    return estimator(schema=problem.encoded.schema, **given)
 
 
 def fit_problem(estimator: NetworkEstimator, problem: Problem) -> TableFit:

@@ -18,7 +18,7 @@ from inducing.prediction.predictive import Predictive
 from inducing.saving import load, save
 from inducing.saving.values import fits
 from inducing.tables.columns import CategoricalColumn
-from inducing.tables.errors import TableError, TableWarning, check_present, quoted
+from inducing.tables.errors import TableError, TableWarning, check_present, counted, quoted
 from inducing.tables.reading import read_chunks
 from inducing.tables.schema import Unseen, warn_of_unseen
 
@@ -140,7 +140,7 @@ def predict_table(
         raise TableError(f"{path.name} has no rows")
     warn_of_unseen(unseen)
     for name, rows in (+imputed).items():
-        warnings.warn(f"column {name!r}: {rows} missing values were imputed", TableWarning, stacklevel=2)
+        warnings.warn(f"column {name!r}: {counted(rows, 'missing value')} imputed", TableWarning, stacklevel=2)
     return done
 
 

@@ -11,10 +11,10 @@ from jaxtyping import Float, Int, Shaped
 from pandas.api import types
 
 from inducing.checks import check_known
-from inducing.estimators.likelihoods import CLASSIFICATION
+from inducing.estimators.likelihoods import CLASSIFICATION, REGRESSION
 from inducing.estimators.targets import narrow_labels
 from inducing.tables.columns import Column, describe
-from inducing.tables.errors import TableError, check_complete, check_present, quoted
+from inducing.tables.errors import TableError, check_complete, check_present, counted, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
 # integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
@@ -82,8 +82,9 @@ def make_problem(
     _check_columns(table, targets, exclude)
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+    check_known("likelihood", likelihood or "auto", ("auto", *REGRESSION, *CLASSIFICATION))
     if len(table) < MIN_ROWS:
-        raise TableError(f"the table has {len(table)} rows; at least {MIN_ROWS} are needed")
+        raise TableError(f"the table has {counted(len(table), 'row')}; at least {MIN_ROWS} are needed")
     for name in targets:
         check_complete(table[name], f"target {name!r}", "Remove those rows.")
     columns = [describe(table[name], impute=False) for name in targets]

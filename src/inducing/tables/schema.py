@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from inducing.checks import did_you_mean
 from inducing.tables.columns import Column, column_from_json, describe, encode, to_texts
-from inducing.tables.errors import TableError, TableWarning, quoted
+from inducing.tables.errors import TableError, TableWarning, counted, quoted
 
 # categories that the training table did not have: by column, the number of their rows and the first few
 Unseen = dict[str, tuple[int, list[str]]]
@@ -83,10 +84,13 @@ class Schema:
         missing, extra = [n for n in known if n not in here], [n for n in names if n not in wanted]
         if missing or extra:
             parts = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} not expected"] * bool(extra)
+            similar = "".join(did_you_mean(name, missing) for name in extra[:8])
+            # a missing column may be there under another name, and must not be excluded
+            unexpected = "the columns that are not expected"
+            remedy = f"Rename or remove {unexpected}." if missing else f"Remove {unexpected}{{exclude}}."
             raise TableError(
-                f"the columns differ from the training table: {', '.join(parts)}",
-                f"It had {quoted(known)}." + " Remove the columns that are not expected." * bool(extra),
-                ["exclude"] if extra else [],
+                f"the columns differ from the training table: {', '.join(parts)}{similar}",
+                f"It had {quoted(known)}." + f" {remedy}" * bool(extra),
             )
         if moved := [name for name, other in zip(names, known, strict=True) if name != other]:
             message = f"columns {quoted(moved)} are in another order than in the training table; matched by name"
@@ -150,7 +154,8 @@ def learn_schema(
     """
     check_table(table)
     if table.empty:
-        raise TableError(f"the table is empty: it has {len(table)} rows and {table.shape[1]} columns")
+        columns = counted(table.shape[1], "column")
+        raise TableError(f"the table is empty: it has {counted(len(table), 'row')} and {columns}")
     found, errors = [], []
     for name in table.columns:
         try:
@@ -182,8 +187,8 @@ def _warn_of_uninformative(encoded: EncodedTable) -> None:
 def warn_of_unseen(unseen: Unseen) -> None:
     """Warn of unseen categories."""
     for name, (rows, examples) in unseen.items():
-        found = f"{rows} rows have categories that the training table did not have, e.g. {quoted(examples)}"
-        warnings.warn(f"column {name!r}: {found}", TableWarning, stacklevel=4)
+        found = f"{counted(rows, 'row')} with categories that the training table did not have, e.g. {quoted(examples)}"
+        warnings.warn(f"column {name!r}: {found}; treated as none of the known ones", TableWarning, stacklevel=4)
 
 
 def check_table(table: object) -> None:

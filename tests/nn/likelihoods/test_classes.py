@@ -80,13 +80,13 @@ def test_bernoulli_accepts_targets_of_all_dtypes(dtype):
         (
             torch.tensor([[-1.0], [1.0]]),
             ValueError,
-            r"0 and 1, or False and True, but row 0 has -1; use \(y \+ 1\) / 2",
+            r"0 or 1, or False or True, but row 0 has -1; use \(y \+ 1\) / 2",
         ),
         (torch.tensor([[1], [2]]), ValueError, r"row 1 has 2; .*Categorical\(\) for more classes"),
         (torch.tensor([[0.5]]), ValueError, "row 0 has 0.5"),
         (torch.tensor([0, 1]), ValueError, r"y must have shape \(B, 1\), got \(2,\); use y\[:, None\]"),
         (torch.tensor([[float("nan")]]), ValueError, "y contains NaN or inf in 1 of 1 rows"),
-        (torch.zeros(1, 1, dtype=torch.complex64), TypeError, "0 and 1, or False and True, got torch.complex64"),
+        (torch.zeros(1, 1, dtype=torch.complex64), TypeError, "0 or 1, or False or True, got torch.complex64"),
     ],
 )
 def test_bernoulli_refuses_bad_targets(y, error, message):

@@ -115,7 +115,7 @@ def test_gradients_reduce_outputs_that_are_far_too_large():
         (
             torch.tensor([[0.0], [1.5]]),
             ValueError,
-            r"counts 0, 1, 2, \.\.\., but row 1 has 1.5; use Gaussian\(\) or Stud",
+            r"y must be counts \(0, 1, 2, \.\.\.\), but row 1 has 1.5; use Gaussian\(\) or Stud",
         ),
         (torch.tensor([[3], [-1]]), ValueError, "row 1 has -1"),
         (torch.tensor([3, 1]), ValueError, r"y must have shape \(B, 1\), got \(2,\); use y\[:, None\]"),

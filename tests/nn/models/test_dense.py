@@ -37,6 +37,8 @@ def test_the_dtype_is_that_of_the_inducing_points(posterior):
 def test_common_mistakes_are_refused(arguments, message):
     with pytest.raises(TypeError, match=message):
         inducing.models.mlp(3, 1, **arguments)
+    with pytest.raises(ValueError, match="each width in hidden must be at least 1, got 0"):
+        inducing.models.mlp(3, 1, [50, 0])
 
 
 def test_no_hidden_layer_is_linear_regression():

@@ -32,7 +32,7 @@ class Bernoulli(Likelihood):
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
         remedy = "use (y + 1) / 2 for -1 and 1, Categorical() for more classes, Poisson() for counts"
-        return check_whole(check_shape(y, output_shape), 1, "0 and 1, or False and True", remedy)
+        return check_whole(check_shape(y, output_shape), 1, "0 or 1, or False or True", remedy)
 
     def log_prob(
         self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]

@@ -182,7 +182,7 @@ class NegativeBinomial(Likelihood):
 
 def _check_counts(y: object, output_shape: tuple[int, ...]) -> Tensor:
     remedy = "use Gaussian() or StudentT() for real numbers"
-    return check_whole(check_shape(y, output_shape), None, "counts 0, 1, 2, ...", remedy)
+    return check_whole(check_shape(y, output_shape), None, "counts (0, 1, 2, ...)", remedy)
 
 
 def _poisson(rate: Tensor, generator: Generator | None) -> Tensor:

@@ -39,7 +39,7 @@ def check_real(y: Tensor) -> Tensor:
 def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor:
     """Check that the targets are whole numbers from 0 to ``most``, of any dtype. Values of meta tensors are not checked."""
     if y.is_complex():
-        raise TypeError(f"y must have values {wanted}, got {y.dtype}")
+        raise TypeError(f"y must be {wanted}, got {y.dtype}")
     check_finite("y", y)
     if is_known(y) and y.dtype != torch.bool:
         bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
@@ -47,5 +47,5 @@ def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor
             bad = bad | (y > most)
         if bad.any():
             row = int(bad.nonzero()[0, 0])
-            raise ValueError(f"y must have values {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")
+            raise ValueError(f"y must be {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")
     return y

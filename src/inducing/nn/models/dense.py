@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Unpack
 
 from torch import nn
 
+from inducing.checks import check_whole
 from inducing.nn.layers import Linear
 from inducing.nn.models.assembly import InducingArguments, assemble, takes_inducing
 from inducing.nn.network import Network
@@ -52,13 +53,9 @@ def mlp(
         >>> posterior = "factorised->global"
         >>> network = inducing.models.mlp(3, 1, posterior=posterior, num_inducing=20)
     """
-    if isinstance(hidden, int):
-        raise TypeError(
-            f"hidden must list the widths of the hidden layers, e.g. hidden=[{hidden}, {hidden}], got {hidden}"
-        )
     if not callable(activation):
         raise TypeError(f"activation must be a module class, e.g. activation=torch.nn.Tanh, got {activation!r}")
-    widths = [in_features, *hidden, out_features]
+    widths = [in_features, *check_hidden(hidden), out_features]
     posteriors = posteriors_for_layers(posterior, len(widths) - 1)
     points, num_inducing = inducing.get("inducing_points"), inducing.get("num_inducing")
     if num_inducing is None and points is not None:
@@ -69,3 +66,11 @@ def mlp(
             each = dataclasses.replace(each, num_inducing=num_inducing)
         layers += [Linear(fan_in, fan_out, bias, prior, each), activation()]
     return assemble(layers[:-1], in_features, inducing)
+
+
+def check_hidden(hidden: object) -> list[int]:
+    """Check that ``hidden`` lists the widths of the hidden layers."""
+    if not isinstance(hidden, Iterable):
+        example = f"hidden=[{hidden}, {hidden}]"
+        raise TypeError(f"hidden must list the widths of the hidden layers, e.g. {example}, got {hidden!r}")
+    return [check_whole("each width in hidden", width) for width in hidden]
