@@ -33,9 +33,10 @@ GUESSING = float(np.log(0.1))
 MEASURES = (
     ELBO,
     TEST,
-    Measure("accuracy", "accuracy, %", 1, nats=False),
-    Measure("ece", "ECE", 3, higher_is_better=False, nats=False),
-    Measure("entropy_ratio", "entropy ratio", 3, higher_is_better=False, nats=False),
+    # two standard errors of the accuracy of 80 % on 10,000 images; the others are less certain than their digits
+    Measure("accuracy", "accuracy, %", 1, nats=False, tolerance=0.8),
+    Measure("ece", "ECE", 3, higher_is_better=False, nats=False, tolerance=0.01),
+    Measure("entropy_ratio", "entropy ratio", 3, higher_is_better=False, nats=False, tolerance=0.02),
     Measure("auroc", "AUROC", 3, nats=False),
 )
 NOTE = (

@@ -67,7 +67,7 @@ def moments_at_rows(
     if shared and len(whitened) == 1:
         # samples of k become rows of one product
         folded = _Moments.apply(cross.reshape(1, samples * rows, size), inverse, whitened, columns)
-        return Moments(*(each.reshape(samples, rows, -1) for each in folded))
+        return Moments(*(each.reshape(samples, rows, each.shape[-1]) for each in folded))
     tensors = [tensor for tensor in (cross, inverse, whitened, columns) if tensor is not None]
     total = max(map(len, tensors))
     expanded = [tensor.expand(total, -1, -1) for tensor in tensors]

@@ -76,6 +76,8 @@ def test_steps_are_doubled_until_the_elbo_of_split_0_hardly_changes():
     assert LINEAR.settle(config, results).missing == (third,)
     assert LINEAR.settle(config, results | stored(third, -0.89)) == (replace(second, split=3), (), True)
     assert LINEAR.settle(config, results | stored(third, -0.8)) == (replace(third, split=3), (), False)
+    worse = stored(first, -1.0) | stored(second, -1.2)
+    assert LINEAR.settle(config, worse) == (replace(first, split=3), (), False), "the better run is kept"
 
 
 def test_states_of_finished_runs():

@@ -314,3 +314,11 @@ def test_values_below_a_normalisation_are_sampled_and_not_integrated_out(posteri
     # up to the jitter, a noise of standard deviation 1e-3
     torch.testing.assert_close(mean, draw.layers[0].inducing, rtol=0, atol=1e-2)
     assert variance.max() < 1e-4
+
+
+@pytest.mark.parametrize("posterior", ["dsvi", "local", "global", "coupled"])
+@pytest.mark.parametrize("num_samples", [1, 3])
+def test_an_empty_batch_has_empty_outputs(posterior, num_samples):
+    points = torch.randn(4, 2)
+    network = inducing.models.deep_gp(2, 1, posterior=posterior, inducing_points=points, inducing_targets=points[:, :1])
+    assert network(torch.zeros(0, 2), num_samples=num_samples).shape == (num_samples, 0, 1)

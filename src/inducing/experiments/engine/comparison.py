@@ -29,6 +29,7 @@ class Measure(NamedTuple):
         digits: Decimals.
         higher_is_better: None for a number that is neither good nor bad.
         nats: Whether it is in nats, where `TOLERANCE` applies.
+        tolerance: The smallest difference that counts, if there is another one.
         layer: The layer, if there is a number for each; layers count from 0.
     """
 
@@ -38,6 +39,7 @@ class Measure(NamedTuple):
     higher_is_better: bool | None = True
     nats: bool = True
     layer: int | None = None
+    tolerance: float | None = None
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
         """Its value in the metrics of a run, or None if they do not have it."""
@@ -99,7 +101,8 @@ def margin(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> float:
     # the paper's standard error is that of a mean over all its splits
     spread = paper.error * math.sqrt(paper.splits)
     error = math.hypot(max(ours.error, spread / math.sqrt(ours.splits)), paper.error)
-    return max(2 * error, TOLERANCE if measure.nats else 0.5 * 10**-measure.digits)
+    smallest = TOLERANCE if measure.nats else 0.5 * 10**-measure.digits
+    return max(2 * error, smallest if measure.tolerance is None else measure.tolerance)
 
 
 def judge(ours: Estimate, paper: Estimate, measure: Measure = ELBO) -> Verdict:

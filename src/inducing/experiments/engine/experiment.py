@@ -124,7 +124,8 @@ class Experiment:
         """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
 
         Runs that are out of date decide nothing. The number of steps is doubled until this changes the ELBO by less than
-        `CONVERGED`, at most `doublings` times.
+        `CONVERGED`, at most `doublings` times. If it makes the ELBO worse, training has not converged, and the smaller
+        number is kept.
         """
         results = {key: result for key, result in results.items() if self.is_current(result)}
         trials = tuple(dataclasses.replace(trial, doublings=None) for trial in self.trials(config))
@@ -140,8 +141,9 @@ class Experiment:
             missing = tuple(each for each in (first, longer) if key_of(each) not in results)
             if missing:
                 return Settled(None, missing)
-            converged = abs(_elbo(longer, results) - _elbo(first, results)) < CONVERGED
-            if converged:
+            gain = _elbo(longer, results) - _elbo(first, results)
+            converged = abs(gain) < CONVERGED
+            if gain < CONVERGED:
                 break
             first = longer
         return Settled(dataclasses.replace(first, split=config.split), converged=converged)
