@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from inducing.files import write_atomically
 
 # Grows with every change of the package after which runs end with different numbers:
-# 2, gradients of `inducing.linalg.reparameterisation` in dense layers; 3, the same in hidden Gaussian processes and
-# convolutions, and the start of ScalePrior's posterior
-REVISION = 3
+# 2, gradients of `inducing.linalg.reparameterisation` in dense layers; 3, the same in convolutions, and the start of
+# ScalePrior's posterior; 4, the gradients of hidden Gaussian processes (of revision 2 again)
+REVISION = 4
 
 Settings = Mapping[str, Any]
 Result = dict[str, Any]

@@ -144,7 +144,9 @@ class InducingWeights(PseudoLikelihood, base.WeightModule):
 class InducingValues(PseudoLikelihood, base.ValueModule):
     """Posterior over the values of a Gaussian process: regression of pseudo-outputs on the values (Algorithm 2)."""
 
-    sampled_kl_has_low_variance = True
+    # with the gradient of a sampled KL, the experiment `compositional-dgp` ends at an ELBO of 0.42 instead of 0.97 nats per
+    # data point; on UCI data the ELBOs are equal, and a step takes up to 20 % less time
+    sampled_kl_has_low_variance = False
 
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
         return regress_values(self.pseudo_data(), prior, context, self.uses_closed_form_kl, integrate)
