@@ -83,11 +83,11 @@ def test_report(tmp_path):
     page = tmp_path / "report.html"
     arguments = ["report", "--results", str(tmp_path / "results"), "--out"]
     done = CliRunner().invoke(app, [*arguments, str(page)])
-    assert (done.exit_code, done.stdout) == (0, f"wrote {page}\n")
+    assert (done.exit_code, done.stdout) == (0, f"wrote {page}\nwrote {tmp_path / 'claims.html'}\n")
     assert page.read_text().count("No runs are stored") > 5
     done = CliRunner().invoke(app, [*arguments, str(tmp_path / "report.pdf")])
     assert done.exit_code == 2
-    assert done.stderr.startswith("inducing report: a report is .html or .md")
+    assert done.stderr.startswith("inducing report: a report is an .html or .md file")
 
 
 @pytest.fixture

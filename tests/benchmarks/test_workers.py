@@ -38,7 +38,9 @@ def test_a_task_prints_its_runs_and_its_threads(run):
 def test_the_page_of_growth(run, monkeypatch):
     sizes = growth.SWEEPS["S"][1]
     monkeypatch.setattr(growth, "SWEEPS", {"S": ([1, 2], sizes, "linear")})
-    assert "| S | 1: " in run(growth, "--seconds=0")["page"]
+    page = run(growth, "--seconds=0")["page"]
+    assert "## Samples\n\nIn theory linear. Exponent " in page
+    assert "\n| S | 1 | 2 |\n| --- | --- | --- |\n| ms | " in page
 
 
 def test_the_page_of_profiles(run):

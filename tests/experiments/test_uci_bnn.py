@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from inducing.experiments import uci_bnn
-from inducing.experiments.engine.store import config_key
+from inducing.experiments.engine.store import REVISION, config_key
 from inducing.experiments.uci_bnn import UCI_BNN, Config, trials
 from inducing.nn.posteriors import Factorised, GlobalInducing, LocalInducing
 
@@ -50,9 +50,13 @@ def test_what_is_set_is_kept_and_tried_once():
 def test_the_elbo_decides_whatever_the_test_figures():
     config = Config(dataset="yacht", split=7)
     low, high = trials(config)
-    results = {config_key(asdict(low)): {"metrics": {"elbo_per_datapoint": 0.5, "test_log_likelihood": 9.0}}}
+
+    def result(elbo, test):
+        return {"metrics": {"elbo_per_datapoint": elbo, "test_log_likelihood": test}, "revision": REVISION}
+
+    results = {config_key(asdict(low)): result(0.5, 9.0)}
     assert UCI_BNN.settle(config, results).config is None, "not all trials are finished"
-    results[config_key(asdict(high))] = {"metrics": {"elbo_per_datapoint": 0.6, "test_log_likelihood": -9.0}}
+    results[config_key(asdict(high))] = result(0.6, -9.0)
     assert UCI_BNN.settle(config, results).config == replace(high, split=7)
     assert UCI_BNN.settle(replace(config, split=0), results).config == high, "split 0 has been run by its trial"
 
