@@ -121,7 +121,7 @@ def mark_results(app: object, document: nodes.document) -> None:
     if name in ("index", "results"):
         for image in document.findall(nodes.image):
             image["width"] = "100%"
-    if name in ("results", "claims", "estimators", "recipes"):
+    if name in ("results", "estimators", "recipes"):
         for table in document.findall(nodes.table):
             table["classes"].append("numbers")
 
