@@ -183,7 +183,7 @@ def ten_points_suffice(results: list[Result]) -> Ruling:
 
 
 def local_collapses(results: list[Result]) -> Ruling:
-    """The functions of local's layers vary much less than those of global."""
+    """The layer functions vary much less under local than under global."""
     variances = [_means(results, "posterior", measure=layer_variance(layer)) for layer in (0, 1)]
     ratios = [each["global",] / max(each["local",], 1e-12) for each in variances]
     return _rule(min(ratios) > 2, f"variance of global over local: {ratios[0]:.3g} and {ratios[1]:.3g} times")

@@ -99,7 +99,10 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     recipe = training.recipe_of(config).replace(early_samples=None, micro_batch_size=MICRO_BATCHES[device])
     predict = partial(inducing.predict, network, likelihood, batch_size=100, seed=config.split)
     tests = [each.x[: config.num_test] for each in others]
-    curve = Curve(lambda: _brief_scores(predict(tests[0], config.test_samples), others[0].y), config, checkpoint)
+    curve: Curve | None = None
+    if config.curve_points:
+        every = max(1, config.num_steps // config.curve_points)
+        curve = Curve(lambda: _brief_scores(predict(tests[0], config.test_samples), others[0].y), every, checkpoint)
     trained = training.train_and_score(
         network,
         likelihood,
@@ -109,13 +112,13 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         progress,
         recipe=recipe,
         augment=augment,
-        callbacks=[curve] if config.curve_points else [],
+        callbacks=[] if curve is None else [curve],
         score_batch=100,
     )
     known, *unknown = (predict(each, config.test_samples) for each in tests)
     # a plain network has no ELBO
     nats = {"log_likelihood": trained.nats["log_likelihood"]} if config.posterior == "plain" else trained.nats
-    curves = {"curve": curve.points} if config.curve_points else {}
+    curves = {} if curve is None else {"curve": curve.points}
     return {**nats, **_scores(known, others[0].y[: config.num_test], *unknown), **curves}
 
 
@@ -126,12 +129,12 @@ class Curve:
 
     Arguments:
         score: Function that returns the scores.
-        config: The configuration, with the number of points of the curve.
+        every: Interval between scored steps.
         folder: The folder of the checkpoints.
     """
 
-    def __init__(self, score: Callable[[], list[float]], config: Config, folder: Path | None) -> None:
-        self.score, self.every = score, max(1, config.num_steps // (config.curve_points or 1))
+    def __init__(self, score: Callable[[], list[float]], every: int, folder: Path | None) -> None:
+        self.score, self.every = score, every
         self.file = None if folder is None else folder / "curve.json"
         # each point: step, ELBO of the step, accuracy and log-likelihood of test images
         self.points = json.loads(self.file.read_text()) if self.file is not None and self.file.exists() else []

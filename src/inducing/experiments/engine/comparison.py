@@ -133,7 +133,7 @@ class Comparison:
 
     Arguments:
         axes: The fields of a configuration that identify a row.
-        measures: The numbers in the columns. Without any there is no table.
+        measures: The numbers in the columns. If there are none, there is no table.
         paper_table: The name of the paper's table in the published numbers. Default: the paper has none.
         note: Text below the table.
         num_brief: The number of measures in a brief table. Default: all.

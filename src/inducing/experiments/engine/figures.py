@@ -51,7 +51,7 @@ def draw_estimates(axes: Axes, ours: Estimates, paper: Estimates, places: Mappin
 def draw_differences(runs: Mapping[str, tuple[Comparison, list[Result]]]) -> Figure:
     """A map of the difference of our ELBO from the paper's in each row of a table, divided by half of `margin`.
 
-    Blue is better than the paper, red is worse. Differences below two do not count, nor do those of runs in italics.
+    Blue is better than the paper, red is worse. Differences below two do not count. Numbers in italics do not count either.
     """
     figure, panels_of = panels(1, len(runs), (4.6, 5.2))
     for (name, (comparison, results)), axes in zip(runs.items(), panels_of[0], strict=True):

@@ -47,8 +47,7 @@ def show(experiment: Experiment, runs: Runs, page: Path, console: Console) -> No
         page: The file to write, ``NAME.md``; the figure is ``NAME.png`` beside it.
         console: Where to print.
     """
-    shown = _all(experiment, runs) or experiment.sort(itertools.chain(*runs.values()))
-    for table in experiment.tables(shown, brief=True):
+    for table in experiment.tables(_shown(experiment, runs), brief=True):
         console.print(to_rich(table))
     write(Page(experiment.name, [INTRODUCTION, *describe(experiment, runs, page.stem)]), page)
     for path in (page, page.with_suffix(".png")):
@@ -140,8 +139,7 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
     for preset, chosen in runs.items():
         if preset not in experiment.variants or len(runs) == 1:
             blocks.append(_settings(experiment, preset, chosen))
-    # a page may be that of a variant alone
-    results = _all(experiment, runs) or experiment.sort(itertools.chain(*runs.values()))
+    results = _shown(experiment, runs)
     paper = experiment.comparison.published_cells(experiment.configs("paper"))
     if paper:
         ours = {experiment.comparison.key(result["config"]) for result in results}
@@ -196,4 +194,9 @@ def _count(verdicts: Iterable[Verdict]) -> str:
 def _all(experiment: Experiment, runs: Runs) -> list[Result]:
     """All runs that are not of a variant."""
     main = (results for preset, results in runs.items() if preset not in experiment.variants)
-    return experiment.sort(result for results in main for result in results)
+    return experiment.sort(itertools.chain(*main))
+
+
+def _shown(experiment: Experiment, runs: Runs) -> list[Result]:
+    """The runs in the main tables of a page: all that are not of a variant, or those of the variant on its own page."""
+    return _all(experiment, runs) or experiment.sort(itertools.chain(*runs.values()))
