@@ -49,11 +49,11 @@ def test_markdown(results, tmp_path):
     page = (tmp_path / "docs" / "results.md").read_text()
     for line in (
         "Of the paper's 696 numbers, 35 have one of ours beside them, 35 of them from runs that count",
-        "| uci-bnn | 12 | 324 | 12 | 12 | 3 better, 1 equal | 1 equal |",
+        "| uci-bnn | 20 | 324 | 12 | 12 | 3 better, 1 equal | 1 equal |",
         "| uci-dgp | 6 | 312 | 6 | 6 | 2 worse | 2 worse |",
         "| cifar10 | 1 | 40 | 5 | 5 | 1 equal | 1 equal |",
         "| toy | missing | 12 | 0 | 0 |  |  |",
-        "| yacht | neal | global | 3 | 4000 | converged | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
+        "| yacht | neal | global | 5 | 4000 | converged | 0.73 ± 0.00 | 0.74 ± 0.01 | equal |",
         "| yacht | 2 | global | 3 | 3000 | converged | 0.73 ± 0.00 | 2.12 ± 0.05 | worse by 1.39 |",
         "| spatial-iw | global | 1 | -0.70 | -0.68 | equal | -0.30 | -0.40 | better by 0.10 | 86.0 | 86.7 | equal |",
         "| global | 1 | -1.70 | -2.24 | better by 0.54 | -1.00 | 0.70 | 0.40 | 0.48 | differs by 0.08 | 0.50 | 0.49 | differs by 0.01 | ",
