@@ -23,6 +23,7 @@ from inducing.errors import (
 )
 from inducing.inference import recipes
 from inducing.inference.callbacks import JSONLog, TensorBoard
+from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
 from inducing.inference.hmc.diagnostics import Diagnostics
 from inducing.inference.hmc.sampler import HMCSamples, hmc
@@ -55,6 +56,7 @@ from inducing.nn.posteriors import (
     GlobalInducing,
     LocalInducing,
     OptimalInducing,
+    PointEstimate,
     PriorOnly,
 )
 from inducing.nn.priors import NealPrior, ScalePrior, StandardPrior
@@ -105,6 +107,7 @@ __all__ = [
     "Gaussian",
     "GlobalInducing",
     "HMCSamples",
+    "HeldOut",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "History",
@@ -119,6 +122,7 @@ __all__ = [
     "Network",
     "NetworkDraw",
     "OptimalInducing",
+    "PointEstimate",
     "Poisson",
     "Predictive",
     "PriorOnly",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import torch
 from sklearn.base import is_classifier
+from torch import Tensor
 
 from inducing.checks import check_whole
 from inducing.estimators.base import NetworkEstimator, is_auto
+from inducing.estimators.stages import Rows, Stages
+from inducing.inference.history import History
 from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
-from inducing.nn.likelihoods import HeteroscedasticGaussian
+from inducing.nn.likelihoods import HeteroscedasticGaussian, Likelihood
 from inducing.nn.models import deep_gp, mlp
 from inducing.nn.models.dense import check_hidden
 from inducing.nn.network import Network
-from inducing.nn.posteriors import GlobalInducing, OptimalInducing, Posterior
+from inducing.nn.posteriors import GlobalInducing, OptimalInducing, PointEstimate, Posterior
 from inducing.nn.priors.base import Prior
 
 # The recipe "fast" for tables: fewer posterior samples and fewer steps.
@@ -37,6 +41,14 @@ DEEP_GP_FEW_ROWS = {"num_steps": 500, "learning_rate": 0.1}
 # whole KL by default.
 ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
+# Neural networks on more rows are trained in stages, with a number of steps that grows with the fourth root of the rows.
+STEPS_OF_STAGES = 800
+BNN_STAGES = FAST.replace(
+    num_samples=1, early_samples=None, learning_rate=1e-2, whole_last_kl=True, optimal_start=False
+)
+FEW_ROWS_HIDDEN, HIDDEN = (50, 50), (100, 100)
+# more than the inputs of a hidden layer and its bias, so that the posterior can start at any weights
+INDUCING_FOR_STAGES = 200
 # Initial variance of hidden Gaussian processes around their mean function: higher ELBOs after as many steps than with 1.
 HIDDEN_VARIANCE = 0.1
 
@@ -45,29 +57,60 @@ HIDDEN_VARIANCE = 0.1
 class BNN(NetworkEstimator):
     """Estimators around a fully connected Bayesian neural network."""
 
-    hidden: Sequence[int] = (50, 50)
+    hidden: Sequence[int] | Literal["auto"] = "auto"
     _: KW_ONLY
     prior: Prior | str = "scale"
 
     auto_likelihood: ClassVar[str] = "heteroscedastic"
     exact_rows: ClassVar[int] = 1000
 
-    def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
-        posterior = self.posterior
+    def _make_network(self, features: int, outputs: int, num_rows: int, exact: bool, **settings: Any) -> Network:
+        posterior, hidden = self.posterior, self._choose_hidden(num_rows)
         if is_auto(posterior):
             depends = isinstance(self.likelihood_, HeteroscedasticGaussian)
             last: Posterior = OptimalInducing(heteroscedastic=depends) if exact else GlobalInducing()
-            posterior = [*(GlobalInducing() for _ in check_hidden(self.hidden)), last]
-        return mlp(features, outputs, self.hidden, prior=self.prior, posterior=posterior, **settings)
+            posterior = [*(GlobalInducing() for _ in hidden), last]
+        return mlp(features, outputs, hidden, prior=self.prior, posterior=posterior, **settings)
+
+    def _choose_hidden(self, num_rows: int) -> list[int]:
+        by_rows = HIDDEN if self._in_stages(num_rows) else FEW_ROWS_HIDDEN
+        return check_hidden(by_rows if is_auto(self.hidden) else self.hidden)
+
+    def _count_inducing(self, num_rows: int) -> int | Literal["auto"]:
+        in_stages = is_auto(self.num_inducing) and self._in_stages(num_rows)
+        return INDUCING_FOR_STAGES if in_stages else self.num_inducing
+
+    def _in_stages(self, num_rows: float) -> bool:
+        """Whether training starts from a plain network."""
+        return self.recipe == "fast" and is_auto(self.posterior) and not self.warm_start and num_rows > FEW_ROWS
+
+    def _train(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        data: Rows,
+        recipe: Recipe,
+        held_out: tuple[Tensor, Tensor] | None,
+    ) -> History:
+        if not self._in_stages(len(data[0])):
+            return super()._train(network, likelihood, data, recipe, held_out)
+        hidden, (features,), (outputs,) = self._choose_hidden(len(data[0])), network.input_shape, network.output_shape
+        generator = torch.Generator().manual_seed(self.seed_)
+        plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
+        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__)
+        return stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
 
     def _fast_recipe(self, num_data: float) -> Recipe:
+        if self._in_stages(num_data):
+            return BNN_STAGES.replace(num_steps=round(STEPS_OF_STAGES * num_data**0.25))
         if is_classifier(self):
             return BNN_CLASSES_FAST
         recipe = BNN_FAST.replace(**BNN_FEW_ROWS) if num_data <= FEW_ROWS else BNN_FAST
         return recipe.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
     def _width(self) -> int:
-        return max([*map(int, self.hidden), self.n_features_in_])
+        widths = [layer.out_features for _, layer in self.network_.layers.bayesian_layers()]
+        return max([*widths, self.n_features_in_])
 
 
 @dataclass(eq=False, repr=False)
@@ -82,7 +125,7 @@ class DeepGP(NetworkEstimator):
     # none, since each step would cost the cube of the number of rows
     exact_rows: ClassVar[int] = 0
 
-    def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
+    def _make_network(self, features: int, outputs: int, num_rows: int, exact: bool, **settings: Any) -> Network:
         kernel: Kernel | list[Kernel] = as_kernel(self.kernel)
         num_layers = check_whole("num_layers", self.num_layers)
         if isinstance(self.kernel, str) and isinstance(kernel, Stationary):

@@ -29,8 +29,10 @@ from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
+from inducing.estimators.stages import Rows
 from inducing.estimators.state import FittedEstimator
 from inducing.estimators.targets import check_finite_rows
+from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
@@ -76,12 +78,13 @@ class NetworkEstimator(FittedEstimator, ABC):
     exact_rows: ClassVar[int]
 
     @abstractmethod
-    def _make_network(self, features: int, outputs: int, exact: bool, **settings: Any) -> Network:
+    def _make_network(self, features: int, outputs: int, num_rows: int, exact: bool, **settings: Any) -> Network:
         """Make the untrained network. Its last layer is exact given those below, or learned.
 
         Arguments:
             features: Number of inputs.
             outputs: Number of outputs.
+            num_rows: Number of distinct rows.
             exact: Whether the last layer is exact.
             settings: Inducing points, their targets, and the generator, as `inducing.models` take them.
         """
@@ -94,7 +97,7 @@ class NetworkEstimator(FittedEstimator, ABC):
     def _width(self) -> int:
         """Approximate number of values that a prediction holds for each row and draw."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
         """Fit the network to data.
 
         Arguments:
@@ -103,13 +106,15 @@ class NetworkEstimator(FittedEstimator, ABC):
                 labels of any type.
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
                 total weight are dropped.
+            eval_set: Further rows (X, y), which are not trained on. Training ends with the parameters under which they have
+                the highest log-likelihood.
         """
         # checks and initial values are small computations; training and evaluation choose their threads themselves
         with using_threads(threads_of_user() or 1):
-            self._fit(X, y, sample_weight)
+            self._fit(X, y, sample_weight, eval_set)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: tuple[Any, Any] | None) -> None:
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"
@@ -122,14 +127,34 @@ class NetworkEstimator(FittedEstimator, ABC):
         if not continues:
             self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
-        data = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
+        data: Rows = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         network, likelihood = self.network_.to(device), self.likelihood_.to(device)
-        recipe, name = self._make_recipe(float(counts.sum())), type(self).__name__
-        self.history_ = fit(
-            network, likelihood, data, recipe, seed=self.seed_, progress=bool(self.verbose), description=name
-        )
+        held_out = None if eval_set is None else self._encode_rows(*eval_set)
+        self.history_ = self._train(network, likelihood, data, self._make_recipe(float(counts.sum())), held_out)
         terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
+
+    def _train(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        data: Rows,
+        recipe: Recipe,
+        held_out: tuple[Tensor, Tensor] | None,
+    ) -> History:
+        """Train the network and the likelihood. Held-out rows, if there are any, stop the training."""
+        settings: dict[str, Any] = {"seed": self.seed_, "progress": bool(self.verbose), "validation": held_out}
+        return fit(network, likelihood, data, recipe, description=type(self).__name__, **settings)
+
+    def _encode_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
+        """Rows as the network and the likelihood take them."""
+        y = self.encoding.check(y, type(self).__name__)
+        check_consistent_length(X, y)
+        return self.inputs_.apply(self._encode(X, reset=False), torch.float64), self.targets_.encode(y)
+
+    def _count_inducing(self, num_rows: int) -> int | Literal["auto"]:
+        """The number of inducing points that are not all rows."""
+        return self.num_inducing
 
     def _merge_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
@@ -229,12 +254,12 @@ class NetworkEstimator(FittedEstimator, ABC):
         automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
         is_normal = isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
         exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
-        count = len(x) if exact else self.num_inducing
+        count = len(x) if exact else self._count_inducing(len(x))
         points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
-        self.network_ = self._make_network(x.shape[1], outputs, exact, **settings)
+        self.network_ = self._make_network(x.shape[1], outputs, len(x), exact, **settings)
 
     def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit."""

@@ -134,6 +134,7 @@ def _decode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
         values["schema"] = Schema.from_json(columns)
     values |= {name: decode_value(value, name) for name, value in parameters.items() if name != "schema"}
     n_samples, hidden = values.get("n_samples", 1), values.get("hidden", ())
+    hidden = () if hidden == "auto" else hidden
     if not fits(n_samples, int) or not fits(hidden, tuple[int, ...]) or min((n_samples, *hidden)) < 1:
         raise ValueError(f"n_samples and hidden must be positive, got {shorten(n_samples)} and {shorten(hidden)}")
     return values

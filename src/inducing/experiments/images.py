@@ -24,9 +24,9 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measure
 from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.experiments.paper import PRIORS
-from inducing.experiments.plain import Plain
 from inducing.files import write_atomically
 from inducing.inference.history import Record
+from inducing.nn.posteriors.point import PointEstimate
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
 GUESSING = float(np.log(0.1))
@@ -163,7 +163,12 @@ def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     """The network of a configuration, with inducing points at the first images."""
     settings = {"prior": config.prior, "posterior": config.posterior, **training.initial_values(config, x, y)}
     if config.posterior == "plain":
-        settings |= {"prior": "standard", "posterior": Plain(), "inducing_points": None, "inducing_targets": None}
+        settings |= {
+            "prior": "standard",
+            "posterior": PointEstimate(),
+            "inducing_points": None,
+            "inducing_targets": None,
+        }
     return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, **settings)
 
 

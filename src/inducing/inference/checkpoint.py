@@ -33,6 +33,7 @@ EXPLANATIONS = {
     StopReason.NUM_STEPS: "all steps are done",
     StopReason.CALLBACK: "a callback stopped it",
     StopReason.PATIENCE: "the objective did not increase for patience steps",
+    StopReason.HELD_OUT: "the log-likelihood of held-out rows did not increase any more",
 }
 
 

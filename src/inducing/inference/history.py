@@ -42,9 +42,10 @@ class Record(NamedTuple):
 
 @dataclass(repr=False)
 class History:
-    """The records of all steps."""
+    """The records of all steps, and the steps and log-likelihoods of held-out rows if there are any."""
 
     records: list[Record] = field(default_factory=list)
+    held_out: list[tuple[int, float]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -57,6 +58,14 @@ class History:
 
     def __getitem__(self, index: int) -> Record:
         return self.records[index]
+
+    def followed_by(self, other: History) -> History:
+        """The history of two runs, one after the other, with consecutive steps."""
+        steps, seconds = (self.records[-1].step, self.records[-1].seconds) if self.records else (0, 0.0)
+        later = [each._replace(step=each.step + steps, seconds=each.seconds + seconds) for each in other.records]
+        return History(
+            [*self.records, *later], [*self.held_out, *((step + steps, score) for step, score in other.held_out)]
+        )
 
     @property
     def elbo(self) -> list[float]:

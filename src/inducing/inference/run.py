@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from inducing.errors import DivergenceError
 from inducing.inference.batches import Augment, Batch, Batches, Data
+from inducing.inference.held_out import HeldOut
 from inducing.inference.history import Record
 from inducing.inference.identity import augment_identity, checksums
 from inducing.inference.objective import ELBO, ELBOTerms
@@ -35,6 +36,7 @@ class Run:
         recipe: The settings.
         seed: Seed of the posterior samples.
         division: The share of this process in each step.
+        held_out: Rows that are scored and not trained on.
     """
 
     elbo: ELBO
@@ -42,6 +44,7 @@ class Run:
     recipe: Recipe
     seed: int
     division: Division
+    held_out: HeldOut | None = None
 
     def learned(self) -> list[nn.Parameter]:
         """Return the parameters that are learned."""
@@ -66,6 +69,7 @@ class Run:
             "network": repr(self.elbo.network),
             "likelihood": type(self.elbo.likelihood).__name__,
             "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in self.elbo.named_parameters()],
+            **({} if self.held_out is None else {"validation": self.held_out.identity()}),
         }
 
     def gradient(self, state: TrainingState, batch: Batch) -> Record:
@@ -107,12 +111,20 @@ class Run:
         rate = self.recipe.learning_rate_at(state.step) * state.damping
         return _record(state.step + 1, terms, rate, norm, jitter)
 
+    def score_held_out(self, state: TrainingState) -> None:
+        """Score the held-out rows if it is time."""
+        if self.held_out is not None and (state.step % self.held_out.every == 0 or state.step == self.recipe.num_steps):
+            score = self.held_out.score(self.elbo.network, self.elbo.likelihood, self.seed)
+            state.held_out.add(state.step, score, state.parameters)
+
     def stop_reason(self, state: TrainingState, callback_stops: bool) -> StopReason | None:
         """Return the reason why the run is finished after the last step, or None if it is not finished."""
         if state.step >= self.recipe.num_steps:
             return StopReason.NUM_STEPS
         if callback_stops:
             return StopReason.CALLBACK
+        if self.held_out is not None and state.held_out.are_stale(self.held_out.patience):
+            return StopReason.HELD_OUT
         patience = self.recipe.patience
         if patience is None:
             return None

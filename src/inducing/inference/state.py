@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from inducing.errors import DivergenceError, RollBackWarning
+from inducing.inference.held_out import Scores
 from inducing.inference.history import History, Record
 
 MAX_FAILURES = 10
@@ -26,6 +27,7 @@ class StopReason(StrEnum):
     NUM_STEPS = "num_steps"
     CALLBACK = "callback"
     PATIENCE = "patience"
+    HELD_OUT = "held_out"
 
 
 class TrainingState:
@@ -53,6 +55,7 @@ class TrainingState:
         # number of threads; None until the work of a step is known
         self.threads: int | None = None
         self.history = History()
+        self.held_out = Scores()
         self.last_good: list[Tensor] | None = None
         self.last_good_step = 0
 
@@ -85,12 +88,16 @@ class TrainingState:
         # the next step may have to undo the last one
         tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(self.last_good or [])}
         tensors["history"] = self.history.to_tensor()
+        if self.held_out.best is not None:
+            tensors |= {f"best.{index:05d}": tensor for index, tensor in enumerate(self.held_out.best)}
+            tensors["held_out"] = self.held_out.to_tensor()
         return tensors, {name: getattr(self, name) for name in VALID}
 
     def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Inverse of `snapshot`. Raise ValueError for a snapshot of another run, before the state is changed."""
         _check_numbers(numbers)
         step = numbers["step"]
+        scores = self._take_scores(tensors)
         state, before = self._group(tensors, "state"), self._group(tensors, "before")
         if "history" not in tensors or len(tensors) != len(state) + len(before) + 1:
             raise ValueError(f"the tensors {', '.join(sorted(tensors)[:5])}, ... are not those of this run")
@@ -103,10 +110,17 @@ class TrainingState:
             raise ValueError(f"the history has {len(history)} steps, but the run has taken {step}")
         self.load(state)
         self.last_good, self.last_good_step = before or None, step - 1
-        self.history = history
+        self.history, self.held_out = history, scores
         for name, value in numbers.items():
             setattr(self, name, value)
         self.stopped = numbers["stopped"] and StopReason(numbers["stopped"])
+
+    def load_best(self) -> None:
+        """Set the parameters to those with the best score on held-out rows, if there are scores."""
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, self.held_out.best or [], strict=False):
+                parameter.copy_(value)
+        self.history.held_out = list(self.held_out.scores)
 
     def advance(self, record: Record) -> None:
         """Take one step of Adam with the current gradients, and keep the state before it."""
@@ -147,6 +161,19 @@ class TrainingState:
                 RollBackWarning,
                 stacklevel=4,
             )
+
+    def _take_scores(self, tensors: dict[str, Tensor]) -> Scores:
+        """Remove the scores of held-out rows from the tensors of a snapshot, and return them."""
+        table = tensors.pop("held_out", None)
+        if table is None:
+            return Scores()
+        names = [f"best.{index:05d}" for index in range(len(self.parameters))]
+        best = [tensors.pop(name) for name in names if name in tensors]
+        if len(best) != len(names) or table.ndim != 2 or table.shape[1] != 2 or not len(table):
+            raise ValueError("the scores of held-out rows are not those of this run")
+        for index, (value, parameter) in enumerate(zip(best, self.parameters, strict=True)):
+            _check_like(f"the best parameter {index}", value, parameter)
+        return Scores([(int(step), score) for step, score in table.tolist()], best)
 
     def _group(self, tensors: dict[str, Tensor], name: str) -> list[Tensor]:
         """Return the tensors of a group in the order of their numbered names."""

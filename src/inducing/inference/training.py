@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from inducing.checks import check_seed, refuse_inference_mode
 from inducing.errors import CheckpointError, DivergenceError, FactorisationError, RankError
 from inducing.inference.batches import Augment, Batch, Data, augmented, batches
 from inducing.inference.checkpoint import Checkpoints, resume
+from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
 from inducing.inference.identity import checksums
 from inducing.inference.interrupts import Interrupts, interrupts, leave
@@ -45,6 +47,7 @@ def fit(
     data: Data,
     recipe: Recipe | str = "fast",
     *,
+    validation: HeldOut | tuple[Tensor, Tensor] | None = None,
     seed: int = 0,
     augment: Augment | None = None,
     callbacks: Callback | Sequence[Callback] = (),
@@ -69,6 +72,8 @@ def fit(
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
             multiplied by its weight. A row with weight 2 counts as two rows.
         recipe: "fast", "paper", or a `Recipe`.
+        validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
+            under which they had the highest log-likelihood, and stops early if that does not increase any more.
         seed: Seed of the posterior samples and of the order of the data, an integer.
         augment: Random augmentation of the inputs of each batch, ``augment(x, generator)``, e.g.
             `inducing.data.images.augment`.
@@ -102,7 +107,8 @@ def fit(
     ranks = ALONE if parallel is None else join()
     division = Division(ranks, parallel or "data")
     division.check(recipe)
-    run = Run(elbo, source, recipe, seed, division)
+    held_out = None if validation is None else HeldOut.of(validation, network, likelihood)
+    run = Run(elbo, source, recipe, seed, division, held_out)
     state = TrainingState(run.learned(), recipe.learning_rate, recipe.num_steps, len(network.layer_names))
     if ranks.first:
         warn_of_problems(network, likelihood, data, source.num_data)
@@ -132,6 +138,7 @@ def fit(
             advice = "start again" if checkpoint is None else f"the same command continues from {checkpoint}"
             text = f"step {state.step + 1}, rank {ranks.rank} of {ranks.size}: {error}; {advice}"
             raise RankError(text) from error.__cause__
+    state.load_best()
     if state.damping < 0.1 and ranks.first:
         warnings.warn(
             f"the step size was reduced to {state.damping:.1g} of the recipe's after {state.roll_backs} roll-backs, so "
@@ -192,6 +199,7 @@ def _train(run: Run, state: TrainingState, observers: Observers) -> None:
             continue
         record = record._replace(seconds=time.perf_counter() - start)
         state.advance(record)
+        run.score_held_out(state)
         observers.update_bar(state.step, f"ELBO per datapoint {record.elbo:9.3f} threads {state.threads}")
 
         # rank 0 has the callbacks and the checkpoints, and any rank may receive a signal; all ranks must act alike

@@ -6,6 +6,7 @@ from inducing.nn.posteriors.coupled import CoupledInducing
 from inducing.nn.posteriors.factorised import Factorised
 from inducing.nn.posteriors.inducing import GlobalInducing, LocalInducing
 from inducing.nn.posteriors.optimal import OptimalInducing
+from inducing.nn.posteriors.point import PointEstimate
 from inducing.nn.posteriors.prior_only import PriorOnly
 from inducing.nn.posteriors.whitened import DSVI
 
@@ -18,6 +19,7 @@ __all__ = [
     "GlobalInducing",
     "LocalInducing",
     "OptimalInducing",
+    "PointEstimate",
     "Posterior",
     "PosteriorOfLayers",
     "PriorOnly",

@@ -11,6 +11,7 @@ from inducing.nn.posteriors.coupled import CoupledInducing
 from inducing.nn.posteriors.factorised import Factorised
 from inducing.nn.posteriors.inducing import GlobalInducing, LocalInducing
 from inducing.nn.posteriors.optimal import OptimalInducing
+from inducing.nn.posteriors.point import PointEstimate
 from inducing.nn.posteriors.prior_only import PriorOnly
 from inducing.nn.posteriors.whitened import DSVI
 
@@ -22,6 +23,7 @@ POSTERIORS: dict[str, type[Posterior]] = {
     "dsvi": DSVI,
     "coupled": CoupledInducing,
     "prior": PriorOnly,
+    "point": PointEstimate,
 }
 
 # one posterior for all layers, "A->B" with B for the last layer, or a list with one for each layer

@@ -3,12 +3,12 @@ from torch import nn
 from torch.nn import functional
 
 import inducing
-from inducing.experiments.plain import Plain
+from inducing import PointEstimate
 
 
 def test_a_plain_network_is_the_usual_one():
     """The same outputs and the same gradients as with torch's own layers."""
-    plain = Plain()
+    plain = PointEstimate()
     layers = [inducing.Conv2d(3, 4, 3, padding=1, posterior=plain), nn.ReLU(), nn.Flatten()]
     network = inducing.Network([*layers, inducing.Linear(4 * 36, 5, posterior=plain)], input_shape=(3, 6, 6)).double()
     x = torch.randn(7, 3, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -26,7 +26,11 @@ def test_a_plain_network_is_the_usual_one():
 
 
 def test_its_functions_are_all_the_same():
-    layers = [inducing.Linear(2, 3, posterior=Plain()), nn.ReLU(), inducing.Linear(3, 1, posterior=Plain())]
+    layers = [
+        inducing.Linear(2, 3, posterior=PointEstimate()),
+        nn.ReLU(),
+        inducing.Linear(3, 1, posterior=PointEstimate()),
+    ]
     outputs = inducing.Network(layers, input_shape=(2,)).sample_functions(4, 0)(torch.randn(5, 2))
     assert outputs.std(0).max() == 0
     assert outputs[0].std() > 0

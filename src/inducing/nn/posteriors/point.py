@@ -1,7 +1,4 @@
-"""A network with one set of weights, trained by maximum likelihood: the baseline of the image experiments.
-
-It is a posterior of the library, so that the baseline has the same layers, batches, schedule and checkpoints as the others.
-"""
+"""One set of weights, trained by maximum likelihood: a plain network, with the layers and the training of the others."""
 
 from __future__ import annotations
 
@@ -19,25 +16,30 @@ from inducing.nn.posteriors.base import WeightContext, WeightModule, WeightPoste
 
 
 @dataclass(frozen=True)
-class Plain(WeightPosterior):
+class PointEstimate(WeightPosterior):
     """One value for each weight, and no KL. Initial weights have variance 2 / fan-in (He et al., 2015).
 
     The objective is the log-likelihood and not a bound on the evidence.
     """
 
-    def build_weights(self, context: WeightContext) -> PlainWeights:
-        return PlainWeights(
+    def build_weights(self, context: WeightContext) -> PointWeights:
+        return PointWeights(
             initial_normal(context.layout.fan_in, context.out_features, generator=context.network.generator)
         )
 
 
-class PlainWeights(WeightModule):
+class PointWeights(WeightModule):
     """The weights, scaled as the means of a factorised posterior are, so that a learning rate means the same."""
 
     def __init__(self, scaled: Float[Tensor, "F O"]) -> None:
         super().__init__()
         self.scale, self.scaled = math.sqrt(2 / len(scaled)), nn.Parameter(scaled)
 
+    @property
+    def weights(self) -> Float[Tensor, "F O"]:
+        """The weights, with the bias in the last row."""
+        return self.scale * self.scaled
+
     def forward(self, inputs: Float[Tensor, "#S M *F"] | None, prior: Precision, context: DrawContext) -> WeightSample:
-        weights = (self.scale * self.scaled).expand(context.num_samples, -1, -1)
+        weights = self.weights.expand(context.num_samples, -1, -1)
         return WeightSample(weights, weights.new_zeros(context.num_samples))

@@ -1,0 +1,129 @@
+"""Training on many rows, in stages. Rows that are held out of the first stages stop them and choose the temperature.
+
+1. A plain network with the same layers is trained by maximum likelihood. The posterior starts at its weights: from a random
+   start, training on thousands of rows takes many times as long, or ends at a constant.
+2. The posterior is trained once for each weight of the KL. The held-out rows choose the best.
+3. The held-out rows return: the chosen network is trained on all rows for some more steps.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from inducing.inference.held_out import HeldOut
+from inducing.inference.history import History
+from inducing.inference.recipes import Recipe
+from inducing.inference.training import fit
+from inducing.linalg.noise import seeded
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+from inducing.nn.starting import point_weights, start_at
+
+# inputs, targets and, if there are any, weights
+Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
+
+# weights of the KL to choose from
+TEMPERATURES = (1.0, 0.1)
+# shares of all steps: the plain network, each temperature, all rows
+PLAIN_SHARE, TEMPERATURE_SHARE, LAST_SHARE = 0.4, 0.25, 0.1
+PLAIN_RATE, LAST_RATE = 2e-2, 2e-3
+# held-out rows: a tenth, and not more than needed for a standard error of a few hundredths of a nat
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 2000
+# each stage scores the held-out rows this often, and stops after a number of scores without a better one
+NUM_SCORES, PATIENCE = 40, 12
+
+
+class Stages(NamedTuple):
+    """The settings of all stages.
+
+    Arguments:
+        recipe: The settings of the second stage, with the number of steps of all stages together.
+        seed: Seed of all stages.
+        progress: Whether to show progress.
+        name: Name of the run in the progress bar.
+        temperatures: Weights of the KL to choose from.
+    """
+
+    recipe: Recipe
+    seed: int
+    progress: bool
+    name: str
+    temperatures: tuple[float, ...] = TEMPERATURES
+
+    def fit(
+        self,
+        network: Network,
+        plain: Network,
+        likelihood: Likelihood,
+        data: Rows,
+        held_out: tuple[Tensor, Tensor] | None = None,
+    ) -> History:
+        """Train the network and the likelihood, and return the history of the last two stages.
+
+        Arguments:
+            network: The network, with global inducing points.
+            plain: The same layers with one set of weights.
+            likelihood: The likelihood.
+            data: The rows to train on.
+            held_out: Inputs and targets of held-out rows. They do not return. Default: a share of the rows.
+        """
+        train, rows = (data, held_out) if held_out is not None else split(data, self.seed)
+        # small outputs: the mean of the targets, and the initial noise
+        with torch.no_grad():
+            plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
+        self._fit("a plain network", plain, likelihood, train, PLAIN_SHARE, rows, learning_rate=PLAIN_RATE)
+        start_at(network, point_weights(plain))
+        best = -torch.inf
+        for temperature in self.temperatures:
+            trial, noise = copy.deepcopy(network), copy.deepcopy(likelihood)
+            stage = f"temperature {temperature:g}"
+            tried = self._fit(stage, trial, noise, train, TEMPERATURE_SHARE, rows, temperature=temperature)
+            score = max(score for _, score in tried.held_out)
+            if score >= best:
+                best, chosen, history = score, temperature, tried
+                states = trial.state_dict(), noise.state_dict()
+        network.load_state_dict(states[0])
+        likelihood.load_state_dict(states[1])
+        if held_out is not None:
+            return history
+        last = {"temperature": chosen, "learning_rate": LAST_RATE}
+        return history.followed_by(self._fit("all rows", network, likelihood, data, LAST_SHARE, None, **last))
+
+    def _fit(
+        self,
+        stage: str,
+        network: Network,
+        likelihood: Likelihood,
+        data: Rows,
+        share: float,
+        rows: tuple[Tensor, Tensor] | None,
+        **changes: float,
+    ) -> History:
+        num_steps = max(1, round(share * self.recipe.num_steps))
+        every = max(1, num_steps // NUM_SCORES)
+        # a plain network has one function
+        samples = 1 if share == PLAIN_SHARE else 20
+        return fit(
+            network,
+            likelihood,
+            data,
+            # the held-out rows stop a stage
+            self.recipe.replace(num_steps=num_steps, patience=None, **changes),
+            validation=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
+            seed=self.seed,
+            progress=self.progress,
+            description=f"{self.name}, {stage}",
+        )
+
+
+def split(data: Rows, seed: int) -> tuple[Rows, tuple[Tensor, Tensor]]:
+    """Divide the rows at random into those to train on, and the inputs and targets of held-out rows."""
+    count = len(data[0])
+    order = torch.randperm(count, generator=seeded(seed, "held-out rows"))
+    num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * count))
+    x, y = (tensor[order[:num_held_out]] for tensor in data[:2])
+    return cast(Rows, tuple(tensor[order[num_held_out:]] for tensor in data)), (x, y)

@@ -1,0 +1,120 @@
+"""Held-out rows during training: their log-likelihood, the best parameters so far, and early stopping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inducing.checks import check_whole
+from inducing.errors import FactorisationError
+from inducing.inference.identity import checksums
+from inducing.inference.validation import check_data
+from inducing.linalg.noise import seeded
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+
+# rows that are scored at a time
+BATCH = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that are not trained on. `fit` scores them, and ends with the parameters that had the best score.
+
+    The score is the mean log-likelihood of the predictive distribution, as on test rows.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        every: Interval between scored steps.
+        patience: Stop after this number of scores without a new best one. None: train to the end.
+        num_samples: Number of posterior samples in a prediction.
+
+    Example:
+        >>> import inducing, torch
+        >>> x = torch.randn(60, 2)
+        >>> network = inducing.models.mlp(2, 1, [5], inducing_points=x[:10])
+        >>> held_out = inducing.HeldOut(x[50:], x[50:, :1], every=5)
+        >>> history = inducing.fit(network, inducing.Gaussian(), (x[:50], x[:50, :1]), num_steps=20,
+        ...                        validation=held_out, progress=False)
+        >>> [step for step, _ in history.held_out]
+        [5, 10, 15, 20]
+    """
+
+    x: Float[Tensor, "H *in"]
+    y: Tensor
+    every: int = 50
+    patience: int | None = 10
+    num_samples: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("every", "num_samples", *(["patience"] if self.patience is not None else [])):
+            check_whole(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, given: HeldOut | tuple[Tensor, Tensor], network: Network, likelihood: Likelihood) -> HeldOut:
+        """The held-out rows, checked; a pair (x, y) has default settings."""
+        if not isinstance(given, HeldOut):
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                raise TypeError("validation must be a pair (x, y) of tensors, or inducing.HeldOut(x, y, ...)")
+            given = HeldOut(*given)
+        if len(given.x) == 0:
+            raise ValueError("validation has no rows")
+        check_data(network, likelihood, given.x, given.y)
+        return given
+
+    def identity(self) -> dict[str, Any]:
+        """A description as JSON, for checkpoints."""
+        settings = {"every": self.every, "patience": self.patience, "num_samples": self.num_samples}
+        return {**settings, "data": checksums((self.x, self.y))}
+
+    def score(self, network: Network, likelihood: Likelihood, seed: int) -> float:
+        """The mean log-likelihood of the rows, or minus infinity where a factorisation fails."""
+        device = network.device
+        try:
+            with torch.no_grad():
+                draw = network.draw(self.num_samples, seeded(seed, "held-out rows", device), likelihood=likelihood)
+                batches = zip(self.x.split(BATCH), self.y.split(BATCH), strict=True)
+                parts = [likelihood.log_prob(draw(x.to(device)), y.to(device)) for x, y in batches]
+        except FactorisationError:
+            return -torch.inf
+        # log p(y | x) = log 1/S sum_s p(y | f_s(x))
+        return float((torch.cat(parts, 1).logsumexp(0) - math.log(self.num_samples)).mean())
+
+
+@dataclass
+class Scores:
+    """The scores of held-out rows so far.
+
+    Arguments:
+        scores: Steps and scores.
+        best: The parameters with the best score.
+    """
+
+    scores: list[tuple[int, float]] = field(default_factory=list)
+    best: list[Tensor] | None = None
+
+    def add(self, step: int, score: float, parameters: Sequence[Tensor]) -> None:
+        """Add the score of a step, and keep a copy of its parameters if it is the best."""
+        # a step that is repeated after a roll-back replaces its score
+        self.scores = [each for each in self.scores if each[0] < step]
+        if self.best is None or score > max((value for _, value in self.scores), default=-torch.inf):
+            self.best = [parameter.detach().clone() for parameter in parameters]
+        self.scores.append((step, score))
+
+    def are_stale(self, patience: int | None) -> bool:
+        """Whether the last ``patience`` scores are all below the best one."""
+        if patience is None or not self.scores:
+            return False
+        values = [value for _, value in self.scores]
+        return len(values) - 1 - values.index(max(values)) >= patience
+
+    def to_tensor(self) -> Float[Tensor, "K 2"]:
+        """The scores as a table."""
+        return torch.tensor(self.scores, dtype=torch.float64).reshape(-1, 2)

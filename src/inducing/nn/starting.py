@@ -1,0 +1,76 @@
+"""Start a posterior at given weights, for example those of a network that was trained by maximum likelihood.
+
+The inducing points are sent through the layers with these weights. The output of each layer becomes its pseudo-outputs:
+
+    V_l = phi(U_{l-1}) W_l
+
+With precise pseudo-outputs, and at least as many inducing points as inputs of a layer, the regression of V_l on the inputs
+of the layer returns W_l.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from inducing.linalg.regression import WeightSample
+from inducing.nn.network import Network
+from inducing.nn.parameterisation import LOG_PRECISION_SCALE
+from inducing.nn.posteriors.point import PointWeights
+from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
+
+# logarithm of the initial precision: a function drawn at the start is close to the given one, but not equal
+LOG_PRECISION = 5.0
+
+
+def point_weights(network: Network) -> list[Float[Tensor, "F O"]]:
+    """The weights of all layers of a network of `PointEstimate` posteriors."""
+    posteriors = [layer.posterior for _, layer in network.layers.bayesian_layers()]
+    if not all(isinstance(each, PointWeights) for each in posteriors):
+        raise TypeError("only networks whose layers all have a PointEstimate posterior have one set of weights")
+    return [each.weights.detach() for each in posteriors if isinstance(each, PointWeights)]
+
+
+def start_at(network: Network, weights: Iterable[Float[Tensor, "F O"]], log_precision: float = LOG_PRECISION) -> None:
+    """Set the pseudo-outputs of all layers such that their functions are close to those of the given weights.
+
+    Arguments:
+        network: A network whose layers all have a `GlobalInducing` posterior.
+        weights: The weights of each layer, with the bias in the last row.
+        log_precision: Logarithm of the precision of the pseudo-outputs.
+    """
+    layers, weights = network.layers.bayesian_layers(), list(weights)
+    if len(layers) != len(weights):
+        raise ValueError(f"got weights of {len(weights)} layers for a network of {len(layers)} layers")
+    with torch.no_grad(), ExitStack() as stack:
+        for (name, layer), each in zip(layers, weights, strict=True):
+            posterior = layer.posterior
+            if not isinstance(posterior, PseudoLikelihood) or posterior.inducing_inputs is not None:
+                kind = type(layer.posterior_spec).__name__
+                raise TypeError(f"{name} has a {kind} posterior; only GlobalInducing posteriors start at given weights")
+            stack.callback(posterior.register_forward_hook(_Returns(name, each)).remove)
+        draw = network.draw(1)
+        for (_, layer), drawn in zip(layers, draw.layers, strict=True):
+            assert drawn.inducing is not None
+            posterior = layer.posterior
+            assert isinstance(posterior, PseudoLikelihood)
+            posterior.pseudo_outputs.copy_(drawn.inducing[0])
+            posterior.scaled_log_precision.fill_(log_precision / LOG_PRECISION_SCALE)
+
+
+class _Returns:
+    """Hook that replaces the sampled weights of a layer by given ones."""
+
+    def __init__(self, name: str, weights: Float[Tensor, "F O"]) -> None:
+        self.name, self.weights = name, weights
+
+    def __call__(self, module: nn.Module, inputs: Any, sample: WeightSample) -> WeightSample:
+        if sample.weights.shape[1:] != self.weights.shape:
+            found, wanted = tuple(self.weights.shape), tuple(sample.weights.shape[1:])
+            raise ValueError(f"{self.name} has weights {wanted}, with the bias in the last row, but got {found}")
+        return sample._replace(weights=self.weights.to(sample.weights)[None])

@@ -1,0 +1,104 @@
+"""Held-out rows in `fit`: scores, the best parameters, early stopping, checkpoints."""
+
+import pytest
+import torch
+
+import inducing
+from inducing.inference.held_out import Scores
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(80, 2, generator=GENERATOR, dtype=torch.float64)
+Y = X[:, :1].sin() + 0.3 * torch.randn(80, 1, generator=GENERATOR, dtype=torch.float64)
+TRAIN, REST = (X[:50], Y[:50]), (X[50:], Y[50:])
+
+
+def model():
+    points = {"inducing_points": X[:10], "inducing_targets": Y[:10]}
+    return inducing.models.mlp(
+        2, 1, [5], generator=torch.Generator().manual_seed(0), **points
+    ), inducing.Gaussian().double()
+
+
+def fit(network, likelihood, validation=REST, **settings):
+    settings = {
+        "num_steps": 40,
+        "learning_rate": 0.1,
+        "num_samples": 2,
+        "early_samples": None,
+        "progress": False,
+    } | settings
+    return inducing.fit(network, likelihood, TRAIN, validation=validation, **settings)
+
+
+def test_the_score_is_the_predictive_log_likelihood():
+    """All functions of a plain network are equal, so no noise is left."""
+    network, likelihood = inducing.models.mlp(2, 1, [5], posterior="point").double(), inducing.Gaussian().double()
+    predictive = inducing.predict(network, likelihood, X, 3)
+    score = inducing.HeldOut(X, Y, num_samples=3).score(network, likelihood, 0)
+    assert score == pytest.approx(inducing.metrics.log_likelihood(predictive, Y), abs=1e-12)
+
+
+def test_training_ends_with_the_best_parameters():
+    network, likelihood = model()
+    held_out = inducing.HeldOut(*REST, every=3, patience=None)
+    history = fit(network, likelihood, held_out)
+    assert [step for step, _ in history.held_out] == [*range(3, 40, 3), 40]
+    scores = [score for _, score in history.held_out]
+    assert max(scores) > scores[-1], "the last ones are not the best, or this tests nothing"
+    assert held_out.score(network, likelihood, 0) == max(scores)
+
+
+def test_held_out_rows_do_not_change_training():
+    """The noise of the steps is the same with and without them."""
+    alone, beside = model(), model()
+    fit(*alone, None, num_steps=12)
+    history = fit(*beside, inducing.HeldOut(*REST, every=12), num_steps=12)
+    assert len(history.held_out) == 1
+    assert all(map(torch.equal, alone[0].parameters(), beside[0].parameters()))
+
+
+def test_early_stopping():
+    history = fit(*model(), inducing.HeldOut(*REST, every=1, patience=4), num_steps=500, learning_rate=0.3)
+    scores = [score for _, score in history.held_out]
+    assert len(history) == len(scores) < 500
+    assert scores.index(max(scores)) == len(scores) - 5
+
+
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path):
+    whole, parts = model(), model()
+    held_out = inducing.HeldOut(*REST, every=3, patience=None)
+    wanted = fit(*whole, held_out, schedule="constant")
+    fit(*parts, held_out, schedule="constant", num_steps=25, checkpoint=tmp_path)
+    parts = model()
+    found = fit(*parts, held_out, schedule="constant", checkpoint=tmp_path)
+    # the score of the last step of the first part remains
+    assert [each for each in found.held_out if each[0] != 25] == wanted.held_out
+    assert all(map(torch.equal, whole[0].parameters(), parts[0].parameters()))
+    parts = model()
+    fit(*parts, held_out, schedule="constant", checkpoint=tmp_path)
+    assert all(map(torch.equal, whole[0].parameters(), parts[0].parameters())), "a finished run"
+    with pytest.raises(inducing.CheckpointError, match=r"other every \(3 and not 4\)"):
+        fit(*model(), inducing.HeldOut(*REST, every=4), schedule="constant", checkpoint=tmp_path)
+
+
+def test_a_repeated_step_replaces_its_score():
+    scores = Scores()
+    for step, score in ((1, 0.0), (2, 5.0), (3, 1.0), (2, 4.0)):
+        scores.add(step, score, [torch.tensor(float(step))])
+    assert scores.scores == [(1, 0.0), (2, 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("validation", "error", "message"),
+    [
+        (X, TypeError, r"validation must be a pair \(x, y\)"),
+        ((X[:0], Y[:0]), ValueError, "validation has no rows"),
+        ((X[:, :1], Y), ValueError, "2"),
+        ((X, Y[:, 0]), ValueError, "y"),
+    ],
+)
+def test_bad_rows(validation, error, message):
+    with pytest.raises(error, match=message):
+        fit(*model(), validation)
+    with pytest.raises(ValueError, match="every"):
+        inducing.HeldOut(X, Y, every=0)
