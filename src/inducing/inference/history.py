@@ -42,9 +42,15 @@ class Record(NamedTuple):
 
 @dataclass(repr=False)
 class History:
-    """The records of all steps."""
+    """The records of all steps.
+
+    Arguments:
+        records: One record for each step.
+        bound: Name of the bound in the field ``elbo`` of the records: "ELBO", or "tight-conditional ELBO" (`GPLayer`).
+    """
 
     records: list[Record] = field(default_factory=list)
+    bound: str = "ELBO"
 
     def __len__(self) -> int:
         return len(self.records)
@@ -53,7 +59,7 @@ class History:
         if not self.records:
             return "History(no steps)"
         last = self.records[-1]
-        return f"History({last.step} steps, ELBO per datapoint {last.elbo:.4g}, {last.seconds:.0f} s)"
+        return f"History({last.step} steps, {self.bound} per datapoint {last.elbo:.4g}, {last.seconds:.0f} s)"
 
     def __getitem__(self, index: int) -> Record:
         return self.records[index]

@@ -2,6 +2,9 @@
 
 ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
 
+A last Gaussian process with ``conditional="tight"`` has a narrower q(f | u) than the prior's. The log-likelihood then
+includes minus the KL of q(f | u), and the bound is called the tight-conditional ELBO.
+
 With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
 weights.
 """
@@ -25,12 +28,16 @@ from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import threads_for_samples, using_threads
 
+# names of the bounds
+STANDARD, TIGHT = "ELBO", "tight-conditional ELBO"
+
 
 class ELBOTerms(NamedTuple):
     """The terms of the ELBO for each posterior sample, in nats for the whole dataset.
 
     Arguments:
-        log_likelihood: (num_data / B) * sum of log p(y | f) over the batch.
+        log_likelihood: (num_data / B) * sum of log p(y | f) over the batch. With a tight conditional, minus the KL of
+            q(f | u).
         kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`.
         prior_kl: The same for the priors' own variables.
         temperature: Weight of the KL in the objective. The ELBO itself is never tempered.
@@ -38,6 +45,7 @@ class ELBOTerms(NamedTuple):
         whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below. This
             is always so if the last layer has its exact posterior given the layers below. Its log-likelihood minus its KL
             is then the evidence of the features, log p(y | F): in expectation, and for all data in every sample of weights.
+        bound: Name of the bound: "ELBO", or "tight-conditional ELBO" (`GPLayer`).
     """
 
     log_likelihood: Float[Tensor, " S"]
@@ -46,6 +54,7 @@ class ELBOTerms(NamedTuple):
     temperature: float
     num_data: int | float
     whole_last: bool = False
+    bound: str = STANDARD
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -98,6 +107,11 @@ class ELBO(nn.Module):
         if network.optimal_last is not None:
             network.optimal_last.check_likelihood(likelihood)
         self.network, self.likelihood, self.num_data = network, likelihood, num_data
+
+    @property
+    def name(self) -> str:
+        """The name of the bound: "ELBO", or "tight-conditional ELBO"."""
+        return TIGHT if self.network.has_tight_conditional else STANDARD
 
     def forward(
         self,
@@ -152,7 +166,7 @@ class ELBO(nn.Module):
         """Combine the log-likelihood of all data with the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
         whole = whole_last or self.network.optimal_last is not None
-        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole)
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole, self.name)
 
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
@@ -162,6 +176,11 @@ class ELBO(nn.Module):
             return x.new_zeros(1)
         rows = self._log_likelihood(draw, x, y)
         if weights is not None:
+            if self.network.has_tight_conditional:
+                raise ValueError(
+                    'conditional="tight" does not support weights of rows: a weight multiplies log p(y | f), but not the KL '
+                    'of q(f | u). Use conditional="prior"'
+                )
             if weights.shape != y.shape[:1]:
                 raise ValueError(f"weights must have shape ({len(y)},), one for each row, got {tuple(weights.shape)}")
             rows = rows * weights
@@ -171,7 +190,13 @@ class ELBO(nn.Module):
         """Return log p(y | f) of each row. A last Gaussian process is integrated out if this has a closed form."""
         *below, last = draw.function.steps
         if isinstance(last, Process):
-            expected = self.likelihood.expected_log_prob(*last.moments(Chain(tuple(below))(x[None])), y)
+            rows = Chain(tuple(below))(x[None])
+            moments = last.moments(rows)
+            expected = self.likelihood.expected_log_prob(*moments, y)
+            if last.tight:
+                gain = self.likelihood.conditional_gain(*moments, last.conditional_variance(rows))
+                assert expected is not None
+                return expected + gain
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)

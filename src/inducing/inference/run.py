@@ -104,6 +104,7 @@ class Run:
         norm = float(torch.nn.utils.get_total_norm([p.grad for p in state.parameters if p.grad is not None]))
         if not (math.isfinite(norm) and math.isfinite(terms.elbo.item())):
             raise DivergenceError(self._explain_divergence(terms))
+        state.history.bound = self.elbo.name
         rate = self.recipe.learning_rate_at(state.step) * state.damping
         return _record(state.step + 1, terms, rate, norm, jitter)
 

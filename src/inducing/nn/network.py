@@ -21,10 +21,11 @@ from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw
 from inducing.nn.initialisation import infer_input_shape, initial_inducing_points, initial_targets
 from inducing.nn.layers.base import Layer
+from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.parts import Parts
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.posteriors.optimal import OptimalModule
-from inducing.nn.validation import check_inducing_use, check_optimal, check_resampling
+from inducing.nn.validation import check_conditionals, check_inducing_use, check_optimal, check_resampling
 
 
 class Network(nn.Module):
@@ -78,6 +79,7 @@ class Network(nn.Module):
             raise ValueError("a network needs at least one Bayesian layer, e.g. inducing.Linear(3, 1)")
         check_inducing_use(self.layers, inducing_points, num_inducing)
         check_resampling(self.layers)
+        check_conditionals(self.layers)
         check_optimal(self.layers, learn_inducing_locations)
         self.layer_names = tuple(name for name, _ in bayesian)
         self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
@@ -136,6 +138,11 @@ class Network(nn.Module):
         """The posterior of the last layer if it is an `OptimalInducing` posterior, else None."""
         last = self.last_layer
         return last.posterior if last is not None and isinstance(last.posterior, OptimalModule) else None
+
+    @property
+    def has_tight_conditional(self) -> bool:
+        """Whether the last layer is a Gaussian process with a tight conditional."""
+        return isinstance(self.last_layer, GPLayer) and self.last_layer.conditional == "tight"
 
     def assemble(self, functions: Sequence[Function]) -> Chain:
         """Return the network as a function in which the given functions replace the Bayesian layers, in order."""

@@ -70,6 +70,7 @@ class Process(Function):
         spread: The root of the covariance of a, for each output or one for all, if a is integrated out.
         num_samples: S.
         generator: Source of the noise.
+        tight: Whether the bound uses the tight conditional of `GPLayer`. Samples are from the prior conditional in any case.
     """
 
     kernel: Kernel
@@ -82,6 +83,7 @@ class Process(Function):
     spread: Float[Tensor, "#S #O M M"] | None
     num_samples: int
     generator: Generator | None
+    tight: bool = False
 
     @property
     def consistent(self) -> bool:
@@ -93,16 +95,25 @@ class Process(Function):
         cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
         mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
         # k_ff - A A' + A TT'A'
-        prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
-        variance = prior[..., None] - explained
-        # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
-        variance = variance.clamp_min(1e-3 * self.nugget.detach()[:, None, None])
-        return (self.mean(rows) + mean).to(x.dtype), variance.to(x.dtype)
+        return (self.mean(rows) + mean).to(x.dtype), self._variance(rows, explained).to(x.dtype)
+
+    def conditional_variance(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N 1"]:
+        """Return the variance of the values at each row if the values at the inducing inputs are known."""
+        rows = x.double()
+        cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
+        # d = k_ff - A A'
+        return self._variance(rows, moments_at_rows(cross, self.inverse, self.whitened).explained).to(x.dtype)
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
         mean, variance = self.moments(x)
         noise = standard_normal((self.num_samples, *mean.shape[1:]), mean, self.generator)
         return mean + variance.sqrt() * noise
+
+    def _variance(self, rows: Float[Tensor, "#S N D"], explained: Float[Tensor, "#S N #O"]) -> Float[Tensor, "#S N #O"]:
+        """Return the prior variance of each row minus what is explained."""
+        prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
+        # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
+        return (prior[..., None] - explained).clamp_min(1e-3 * self.nugget.detach()[:, None, None])
 
 
 @dataclass(frozen=True, eq=False)

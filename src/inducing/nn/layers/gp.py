@@ -28,6 +28,8 @@ from inducing.nn.posteriors.base import ValueContext, ValueModule, ValuePosterio
 from inducing.nn.posteriors.coupled import CoupledValues
 
 MeanKind = Literal["zero", "identity"]
+# the distribution of the values at the data given the values at the inducing inputs, in the bound
+ConditionalKind = Literal["prior", "tight"]
 
 
 class GPLayer(Layer):
@@ -43,6 +45,9 @@ class GPLayer(Layer):
         jitter: Variance of independent noise in the values, relative to the median variance at the inducing inputs. It is
             part of the model, and the noise cannot be lower.
         num_features: Number of random features for consistent functions (`Network.sample_functions`).
+        conditional: Conditional q(f | u) of the values at the data in the bound. "prior": that of the prior, the usual
+            choice. "tight": a narrower one with the same mean, which gives a higher bound (the tight-conditional ELBO; see
+            the page "Bounds"). It is available in the last layer, for Gaussian noise. Predictions are not affected.
 
     Example:
         >>> import inducing, torch
@@ -68,15 +73,17 @@ class GPLayer(Layer):
         posterior: Posterior | str = "global",
         jitter: float = 1e-6,
         num_features: int = 512,
+        conditional: ConditionalKind = "prior",
     ) -> None:
         super().__init__()
         check_sizes(in_features=in_features, out_features=out_features, num_features=num_features)
         check_choice("mean", mean, MeanKind)
+        check_choice("conditional", conditional, ConditionalKind)
         if not 0 < jitter < 1:
             raise ValueError(f"jitter is relative to the variance and must be between 0 and 1, got {jitter}")
         self.in_features, self.out_features, self.mean = in_features, out_features, mean
         self.kernel_spec, self.posterior_spec = as_kernel(kernel), as_posterior(posterior, ValuePosterior)
-        self.jitter, self.num_features = jitter, num_features
+        self.jitter, self.num_features, self.conditional = jitter, num_features, conditional
         self.is_built = False
 
     @property
@@ -130,9 +137,8 @@ class GPLayer(Layer):
             extra = standard_normal((samples, inducing.shape[1], self.out_features), inputs, generator)
             whitened = torch.cat([whitened, extra], 1)
         known, spread = moments if integrate else (whitened, None)
-        process = Process(
-            self.kernel_spec, kernel, mean, inputs, roots.inverse, nugget, known, spread, samples, generator
-        )
+        given = (mean, inputs, roots.inverse, nugget, known, spread)
+        process = Process(self.kernel_spec, kernel, *given, samples, generator, self.conditional == "tight")
         function: Function = draw_path(process, self.num_features) if context.consistent else process
         above = None
         if inducing is not None and own is not None and self.integrates_values:
@@ -149,7 +155,8 @@ class GPLayer(Layer):
 
     def extra_repr(self) -> str:
         mean = "" if self.mean == "zero" else f"mean={self.mean!r}, "
-        return f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}"
+        conditional = "" if self.conditional == "prior" else f", conditional={self.conditional!r}"
+        return f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}{conditional}"
 
     def _factorise(
         self, kernel: Values, inputs: Float[Tensor, "#S M D"], nugget: Float[Tensor, "#S"] | None = None

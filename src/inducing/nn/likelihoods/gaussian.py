@@ -64,6 +64,16 @@ class Gaussian(Likelihood):
         lost = variance.expand(mean.shape) * (-self._log_variance()).exp() / 2
         return self.log_prob(mean, y) - lost.flatten(2).sum(-1)
 
+    def conditional_gain(
+        self,
+        mean: Float[Tensor, "S B *O"],
+        variance: Float[Tensor, "..."],
+        conditional_variance: Float[Tensor, "#S B 1"],
+    ) -> Float[Tensor, "S B"]:
+        # d / v, for each output
+        ratio = conditional_variance.expand(mean.shape) * (-self._log_variance()).exp()
+        return gain_of_tight_conditional(ratio).flatten(2).sum(-1)
+
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs
 
@@ -89,3 +99,12 @@ class Gaussian(Likelihood):
 
     def _log_variance(self) -> Tensor:
         return LOG_VARIANCE_SCALE * self.scaled_log_variance
+
+
+def gain_of_tight_conditional(ratio: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """Return (r - log(1 + r)) / 2 for the conditional variance r in units of the noise variance.
+
+    The tight conditional has the variance r v instead of r. The loss of expected log-likelihood is v r / 2 instead of r / 2,
+    and its KL is (v - 1 - log v) / 2. The optimum v = 1 / (1 + r) replaces the loss r / 2 by log(1 + r) / 2.
+    """
+    return (ratio - torch.log1p(ratio)) / 2
