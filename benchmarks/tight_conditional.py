@@ -118,7 +118,7 @@ def main() -> None:
         results[name] = {conditional: run(name, conditional) for conditional in ("prior", "tight")}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         PAGE.write_text(page(results))
-        print(PAGE.read_text().splitlines()[-1], flush=True)
+        print(page({name: results[name]}).splitlines()[-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from inducing.autocasting import without_autocasting
 from inducing.checks import check_inputs, check_whole
 from inducing.linalg.noise import seeded
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw
+from inducing.nn.density import LogDensity
+from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw, Variables
 from inducing.nn.initialisation import infer_input_shape, initial_inducing_points, initial_targets
 from inducing.nn.layers.base import Layer
 from inducing.nn.layers.gp import GPLayer
@@ -181,6 +182,38 @@ class Network(nn.Module):
         with without_autocasting(self.device):
             return self.layers.sample("layers", inducing, context)
 
+    def log_density(
+        self, variables: NetworkDraw | Sequence[Variables | Tensor], likelihood: Likelihood | None = None
+    ) -> LogDensity:
+        """Return the log-densities of given weights and Gaussian process values, of each layer and sample, in float64.
+
+        The inducing points of this network are sent through the given layers. The layers' log-densities under the posterior,
+        each given the layers below, add up to log Q of all weights.
+
+        Arguments:
+            variables: A draw of this network, or of another one with the same layers. Or the variables of each Bayesian
+                layer, in the order of `layer_names`: weights (S, fan-in, outputs) with the bias last, or values of a
+                Gaussian process at its inducing inputs (S, M, outputs).
+            likelihood: The likelihood. Only a last layer with an `OptimalInducing` posterior needs it.
+
+        Example:
+            >>> import inducing
+            >>> network = inducing.models.mlp(3, 1, num_inducing=5)
+            >>> draw = network.draw(num_samples=4)
+            >>> density = network.log_density(draw)
+            >>> density.posterior.shape  # three layers, four samples
+            torch.Size([3, 4])
+        """
+        listed = [draw.variables for draw in variables.layers] if isinstance(variables, NetworkDraw) else variables
+        if len(listed) != len(self.layer_names):
+            raise ValueError(f"got the variables of {len(listed)} layers for {len(self.layer_names)} Bayesian layers")
+        given = [_as_variables(*each) for each in zip(self.layer_names, listed, strict=True)]
+        inducing = None if self.inducing_points is None else self.inducing_points[None]
+        context = DrawContext(len(given[0].values), likelihood=likelihood)
+        with without_autocasting(self.device):
+            layers = self.layers.log_density("layers", inducing, iter(given), context).layers
+        return LogDensity(*(torch.stack(each) for each in zip(*layers, strict=True)))
+
     def forward(
         self, x: Float[Tensor, "B *in"], num_samples: int = 1, likelihood: Likelihood | None = None
     ) -> Float[Tensor, "S B *out"]:
@@ -211,3 +244,13 @@ class Network(nn.Module):
         for tensor in itertools.chain(self.parameters(), self.buffers()):
             return tensor
         raise AssertionError("every layer has a parameter or a buffer")
+
+
+def _as_variables(name: str, given: Variables | Tensor | None) -> Variables:
+    """Return the given variables of a layer. Raise an error if its draw has none."""
+    if given is None:
+        raise ValueError(
+            f"the draw of {name} has no weights, so it has no density. A layer with local reparameterisation samples new "
+            "weights for every row: use network.draw(..., consistent=True)"
+        )
+    return Variables(given) if isinstance(given, Tensor) else given

@@ -14,12 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_sizes
-from inducing.linalg.cholesky import record_jitter
+from inducing.linalg.cholesky import logdet, record_jitter, solve_lower
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.roots import Roots, find_roots
 from inducing.nn.by_name import check_choice
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Draw, Function
+from inducing.nn.density import LayerDensity
+from inducing.nn.draw import Draw, Function, Variables
 from inducing.nn.gp.functions import Identity, Process, Projection, Zero, draw_path
 from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers.base import Layer
@@ -140,13 +142,40 @@ class GPLayer(Layer):
         given = (mean, inputs, roots.inverse, nugget, known, spread)
         process = Process(self.kernel_spec, kernel, *given, samples, generator, self.conditional == "tight")
         function: Function = draw_path(process, self.num_features) if context.consistent else process
+        # u = m + R a
+        values = mean(inputs) + roots.root @ whitened
         above = None
         if inducing is not None and own is not None and self.integrates_values:
             above = function(inducing)
         elif inducing is not None:
-            # u = m + R a
-            above = (mean(inputs) + roots.root @ whitened)[:, -inducing.shape[1] :].to(inducing.dtype)
-        return Draw(function, above, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype))
+            above = values[:, -inducing.shape[1] :].to(inducing.dtype)
+        variables = Variables(values, inputs=inputs)
+        return Draw(function, above, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype), variables)
+
+    def density(
+        self, inducing: Float[Tensor, "#S M in"] | None, variables: Variables, context: DrawContext
+    ) -> tuple[Float[Tensor, "S M O"] | None, LayerDensity]:
+        values, own = variables.values.double(), self.posterior.inducing_inputs
+        source = inducing if own is None else own[None]
+        assert source is not None
+        kernel, mean, inputs = self.kernel(), self._mean_function(torch.float64), source.double()
+        roots, nugget = self._factorise(kernel, inputs)
+        prior = ValuePrior(roots.root, mean(inputs).expand(-1, inputs.shape[1], self.out_features))
+        if own is not None and inducing is not None and not self.integrates_values:
+            # the values at the inducing points were sampled from the prior given u, as in `draw`
+            inputs = torch.cat([part.double().expand(context.num_samples, -1, -1) for part in (own[None], inducing)], 1)
+            roots, _ = self._factorise(kernel, inputs, nugget)
+        self._check_values(values, inputs.shape[1])
+        self._check_inputs(variables.inputs, inputs)
+        above = None
+        if inducing is not None and (own is None or not self.integrates_values):
+            above = values[:, -inducing.shape[1] :].to(inducing.dtype)
+        # a = R^-1 (u - m), so the density of u is that of a divided by |R|
+        whitened = solve_lower(roots.root[:, None], (values - mean(inputs))[:, None])[:, 0]
+        volume = self.out_features * logdet(roots.root) / 2
+        known, extra = whitened.split([source.shape[1], inputs.shape[1] - source.shape[1]], 1)
+        posterior = self.posterior.log_density(known, prior, context) + standard_log_density(extra)
+        return above, LayerDensity(posterior - volume, standard_log_density(whitened) - volume)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -168,6 +197,14 @@ class GPLayer(Layer):
         record_jitter(self.jitter)
         identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         return find_roots(matrix + nugget[:, None, None] * identity), nugget
+
+    def _check_inputs(self, given: Tensor | None, inputs: Float[Tensor, "#S M D"]) -> None:
+        """Raise an error if given values are those at other inputs."""
+        if given is not None and not torch.allclose(given, inputs, rtol=1e-4, atol=1e-4):
+            raise ValueError(
+                "the given values are those at other inducing inputs than this network's, so they are other variables. Pass "
+                "a draw of a network with the same inducing points"
+            )
 
     def _initial_projection(self, rows: Tensor | None) -> Tensor | None:
         """Return W of the mean function x W, or None if the mean function is the identity or zero."""
