@@ -26,6 +26,7 @@ from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.history import History, Record
 from inducing.inference.hmc.diagnostics import Diagnostics
 from inducing.inference.hmc.sampler import HMCSamples, hmc
+from inducing.inference.importance import ImportanceWeightedBound
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.parallel import ranks as distributed
@@ -108,6 +109,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "History",
+    "ImportanceWeightedBound",
     "InducingNorm",
     "JSONLog",
     "JitterWarning",

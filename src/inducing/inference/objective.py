@@ -12,7 +12,7 @@ weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
+from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
 from inducing.inference.micro_batches import sum_over_pieces
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
@@ -28,6 +29,8 @@ from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import threads_for_samples, using_threads
 
+# (x, y), or (x, y, weights)
+TrainingData = tuple[Float[Tensor, "N *in"], Tensor] | tuple[Float[Tensor, "N *in"], Tensor, Float[Tensor, " N"]]
 # names of the bounds
 STANDARD, TIGHT = "ELBO", "tight-conditional ELBO"
 
@@ -202,15 +205,43 @@ class ELBO(nn.Module):
         return self.likelihood.log_prob(draw(x), y)
 
 
+@overload
 def evaluate(
     network: Network,
     likelihood: Likelihood,
-    data: tuple[Float[Tensor, "N *in"], Tensor] | tuple[Float[Tensor, "N *in"], Tensor, Float[Tensor, " N"]],
+    data: TrainingData,
     num_samples: int = 100,
     seed: int = 0,
     batch_size: int | None = None,
-) -> ELBOTerms:
-    """Evaluate the ELBO on all data, without gradients, e.g. to compare posteriors.
+    *,
+    importance_samples: None = None,
+) -> ELBOTerms: ...
+
+
+@overload
+def evaluate(
+    network: Network,
+    likelihood: Likelihood,
+    data: TrainingData,
+    num_samples: int = 100,
+    seed: int = 0,
+    batch_size: int | None = None,
+    *,
+    importance_samples: int,
+) -> ImportanceWeightedBound: ...
+
+
+def evaluate(
+    network: Network,
+    likelihood: Likelihood,
+    data: TrainingData,
+    num_samples: int = 100,
+    seed: int = 0,
+    batch_size: int | None = None,
+    *,
+    importance_samples: int | None = None,
+) -> ELBOTerms | ImportanceWeightedBound:
+    """Evaluate the ELBO, or the importance-weighted bound, on all data, without gradients, e.g. to compare posteriors.
 
     Arguments:
         network: A fitted network.
@@ -220,6 +251,9 @@ def evaluate(
         seed: Seed of the samples.
         batch_size: Number of rows to run at a time. Default: all. Smaller batches need less memory. All batches use the same
             samples of weights, but different marginal draws of Gaussian process layers.
+        importance_samples: Number K of draws of the network for the importance-weighted bound. It is returned instead of the
+            ELBO, and is a higher lower bound of the log evidence in expectation. Networks with Gaussian processes need dense
+            matrices of all rows, at most 2,000.
 
     Example:
         >>> import inducing, torch
@@ -227,6 +261,10 @@ def evaluate(
         >>> network = inducing.models.mlp(3, 1, num_inducing=5)
         >>> terms = inducing.evaluate(network, inducing.Gaussian(), (x, y))
         >>> elbo = terms.elbo_per_datapoint.item()
+        >>> data = (x, y)
+        >>> bound = inducing.evaluate(network, inducing.Gaussian(), data, importance_samples=200)
+        >>> bound.log_weights.shape
+        torch.Size([200])
     """
     x, y = data[:2]
     weights, num_data = relative_weights(data[2], x) if len(data) == 3 else (None, max(len(x), 1))
@@ -239,6 +277,8 @@ def evaluate(
     check_rows(x, y)
     tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
     batches = list(zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True))
+    if importance_samples is not None:
+        return _importance_weighted(network, likelihood, tensors, batches, num_data, importance_samples, seed)
 
     def terms(num_samples: int, batches: Sequence[tuple[Tensor, ...]]) -> ELBOTerms:
         draw = network.draw(num_samples, seeded(seed, "evaluation", network.device), likelihood=likelihood)
@@ -247,3 +287,29 @@ def evaluate(
 
     with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: terms(1, batches[:1]))):
         return terms(num_samples, batches)
+
+
+def _importance_weighted(
+    network: Network,
+    likelihood: Likelihood,
+    tensors: list[Tensor],
+    batches: list[tuple[Tensor, ...]],
+    num_data: int | float,
+    num_samples: int,
+    seed: int,
+) -> ImportanceWeightedBound:
+    """Evaluate the importance-weighted bound."""
+    num_samples = check_whole("importance_samples", num_samples)
+    # the values of a Gaussian process at all rows are drawn together
+    parts = [tuple(tensors)] if has_processes(network) else batches
+    # weights are relative to their mean
+    scale = num_data / len(tensors[0])
+    moved = [tuple(each.to(network.device) for each in part) for part in parts]
+    scaled = [(*part[:2], *(scale * weights for weights in part[2:])) for part in moved]
+
+    def log_weights(number: int) -> Tensor:
+        generator = seeded(seed, "importance samples", network.device)
+        return importance_log_weights(network, likelihood, scaled, number, generator)
+
+    with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: log_weights(1))):
+        return ImportanceWeightedBound(log_weights(num_samples), num_data)

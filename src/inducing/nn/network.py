@@ -159,6 +159,7 @@ class Network(nn.Module):
         *,
         likelihood: Likelihood | None = None,
         closed_form_kl: bool = False,
+        joint: bool = False,
     ) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -172,13 +173,15 @@ class Network(nn.Module):
                 the posteriors. The expectation is the same. With few samples the gradient is much less noisy. If all
                 layers are regressions, with the gradients of `inducing.linalg.reparameterisation`, this affects only a
                 last Gaussian process, whose values are integrated out.
+            joint: Whether Gaussian processes are drawn jointly at all rows of a call, with dense covariance matrices. Two
+                calls are independent given the values at the inducing inputs. Other layers sample their weights.
         """
         suffice = closed_form_kl and all(
             layer.posterior.sampled_kl_has_low_variance for _, layer in self.layers.bayesian_layers()
         )
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
-        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood)
+        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood, joint)
         with without_autocasting(self.device):
             return self.layers.sample("layers", inducing, context)
 

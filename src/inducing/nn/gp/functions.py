@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.linalg.cholesky import cholesky
 from inducing.linalg.moments import moments_at_rows
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
@@ -114,6 +115,38 @@ class Process(Function):
         prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
         # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
         return (prior[..., None] - explained).clamp_min(1e-3 * self.nugget.detach()[:, None, None])
+
+
+@dataclass(frozen=True, eq=False)
+class JointProcess(Function):
+    """A Gaussian process given its values at the inducing inputs, sampled jointly at all rows of a call.
+
+    Time grows with the cube of the number of rows. Two calls are independent draws given the values at the inducing inputs.
+
+    Arguments:
+        process: The process, with known values at the inducing inputs.
+    """
+
+    process: Process
+
+    @property
+    def consistent(self) -> bool:
+        return False
+
+    def moments(self, x: Float[Tensor, "#S N D"]) -> tuple[Float[Tensor, "S N O"], Float[Tensor, "#S N N"]]:
+        """Return the mean of the values at all rows, and their covariance matrix, which all outputs share, in float64."""
+        process, rows = self.process, x.double()
+        # A = K_fu R^-T
+        projected = process.kernel.matrix(process.values, rows, process.inducing_inputs) @ process.inverse.mT
+        # D = k_ff - A A'
+        identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        prior = process.kernel.matrix(process.values, rows, rows) + process.nugget[:, None, None] * identity
+        return process.mean(rows) + projected @ process.whitened, prior - projected @ projected.mT
+
+    def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
+        mean, covariance = self.moments(x)
+        noise = standard_normal((self.process.num_samples, *mean.shape[1:]), mean, self.process.generator)
+        return (mean + cholesky(covariance) @ noise).to(x.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from inducing.nn.by_name import check_choice
 from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.density import LayerDensity
 from inducing.nn.draw import Draw, Function, Variables
-from inducing.nn.gp.functions import Identity, Process, Projection, Zero, draw_path
+from inducing.nn.gp.functions import Identity, JointProcess, Process, Projection, Zero, draw_path
 from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers.base import Layer
 from inducing.nn.posteriors import Posterior, PriorOnly, as_posterior
@@ -128,7 +128,7 @@ class GPLayer(Layer):
         inputs = source.to(torch.float64, copy=True)
         roots, nugget = self._factorise(kernel, inputs)
         # if no layer above depends on the values, they are integrated out of the marginals, which reduces the variance
-        integrate = not context.consistent and (self.integrates_values or inducing is None)
+        integrate = not (context.consistent or context.joint) and (self.integrates_values or inducing is None)
         at_inputs = mean(inputs).expand(-1, inputs.shape[1], self.out_features)
         whitened, kl, *moments = self.posterior(ValuePrior(roots.root, at_inputs), context, integrate)
         if own is not None and inducing is not None and not self.integrates_values:
@@ -141,7 +141,9 @@ class GPLayer(Layer):
         known, spread = moments if integrate else (whitened, None)
         given = (mean, inputs, roots.inverse, nugget, known, spread)
         process = Process(self.kernel_spec, kernel, *given, samples, generator, self.conditional == "tight")
-        function: Function = draw_path(process, self.num_features) if context.consistent else process
+        function: Function = JointProcess(process) if context.joint else process
+        if context.consistent:
+            function = draw_path(process, self.num_features)
         # u = m + R a
         values = mean(inputs) + roots.root @ whitened
         above = None

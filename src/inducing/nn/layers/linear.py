@@ -116,7 +116,7 @@ class Linear(Layer):
     def draw(self, inducing: Float[Tensor, "#S M in"] | None, context: DrawContext) -> Draw:
         precision, prior_kl = self.prior(context.num_samples, context.generator)
         prior_kl = prior_kl.expand(context.num_samples)
-        if self.resamples and not context.consistent:
+        if self.resamples and not (context.consistent or context.joint):
             assert isinstance(self.posterior, FactorisedWeights)
             mean, variance = (Affine(moment[None], self.bias) for moment in self.posterior.moments())
             function = ReparameterisedAffine(mean, variance, context.num_samples, context.generator)

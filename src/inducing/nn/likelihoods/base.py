@@ -93,6 +93,18 @@ class Likelihood(nn.Module, ABC):
             'closed form. Use conditional="prior", or inducing.Gaussian()'
         )
 
+    def joint_log_prob(
+        self, mean: Float[Tensor, "S N O"], covariance: Float[Tensor, "#S N N"], y: Tensor
+    ) -> Float[Tensor, " S"] | None:
+        """Return log p(y) of all rows together, if the outputs are jointly normal, or None without a formula.
+
+        Arguments:
+            mean: Mean of the outputs at N rows.
+            covariance: Covariance of the rows, the same for all outputs. Outputs are independent.
+            y: Targets.
+        """
+        return None
+
     def mean(self, outputs: Tensor) -> Tensor:
         """Return E[y | f], or the probabilities of classes."""
         if self.support == "classes":

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.linalg.cholesky import cholesky, logdet, solve_lower
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.nn.likelihoods.base import Likelihood, Support
 from inducing.nn.likelihoods.parameters import (
@@ -73,6 +75,16 @@ class Gaussian(Likelihood):
         # d / v, for each output
         ratio = conditional_variance.expand(mean.shape) * (-self._log_variance()).exp()
         return gain_of_tight_conditional(ratio).flatten(2).sum(-1)
+
+    def joint_log_prob(
+        self, mean: Float[Tensor, "S N O"], covariance: Float[Tensor, "#S N N"], y: Float[Tensor, "N O"]
+    ) -> Float[Tensor, " S"]:
+        # log N(y; mean, D + v I) of each output, in float64
+        identity = torch.eye(len(y), dtype=torch.float64, device=y.device)
+        noise = self.noise_variance.double().expand(mean.shape[-1])
+        factor = cholesky(covariance.double()[:, None] + noise[:, None, None] * identity)
+        whitened = solve_lower(factor, (y - mean.double()).mT[..., None])
+        return standard_log_density(whitened) - logdet(factor).sum(-1) / 2
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs
