@@ -194,12 +194,13 @@ class ELBO(nn.Module):
         *below, last = draw.function.steps
         if isinstance(last, Process):
             rows = Chain(tuple(below))(x[None])
-            moments = last.moments(rows)
-            expected = self.likelihood.expected_log_prob(*moments, y)
             if last.tight:
-                gain = self.likelihood.conditional_gain(*moments, last.conditional_variance(rows))
+                mean, variance, conditional = last.moments_and_conditional(rows)
+                gain = self.likelihood.conditional_gain(mean, variance, conditional)
+                expected = self.likelihood.expected_log_prob(mean, variance, y)
                 assert expected is not None
                 return expected + gain
+            expected = self.likelihood.expected_log_prob(*last.moments(rows), y)
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)

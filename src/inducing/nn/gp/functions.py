@@ -93,22 +93,29 @@ class Process(Function):
     def moments(self, x: Float[Tensor, "#S N D"]) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"]]:
         """Return the mean and variance of the values at each row."""
         rows = x.double()
-        cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
-        mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
-        # k_ff - A A' + A TT'A'
-        return (self.mean(rows) + mean).to(x.dtype), self._variance(rows, explained).to(x.dtype)
+        return self._moments(rows, self.kernel.matrix(self.values, rows, self.inducing_inputs), x.dtype)
 
-    def conditional_variance(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "#S N 1"]:
-        """Return the variance of the values at each row if the values at the inducing inputs are known."""
+    def moments_and_conditional(
+        self, x: Float[Tensor, "#S N D"]
+    ) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"], Float[Tensor, "#S N 1"]]:
+        """Return the moments, and the variance that remains if the values at the inducing inputs are known."""
         rows = x.double()
         cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
         # d = k_ff - A A'
-        return self._variance(rows, moments_at_rows(cross, self.inverse, self.whitened).explained).to(x.dtype)
+        conditional = self._variance(rows, moments_at_rows(cross, self.inverse, self.whitened).explained)
+        return *self._moments(rows, cross, x.dtype), conditional.to(x.dtype)
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
         mean, variance = self.moments(x)
         noise = standard_normal((self.num_samples, *mean.shape[1:]), mean, self.generator)
         return mean + variance.sqrt() * noise
+
+    def _moments(
+        self, rows: Float[Tensor, "#S N D"], cross: Float[Tensor, "#S N M"], dtype: torch.dtype
+    ) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"]]:
+        mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
+        # k_ff - A A' + A TT'A'
+        return (self.mean(rows) + mean).to(dtype), self._variance(rows, explained).to(dtype)
 
     def _variance(self, rows: Float[Tensor, "#S N D"], explained: Float[Tensor, "#S N #O"]) -> Float[Tensor, "#S N #O"]:
         """Return the prior variance of each row minus what is explained."""
