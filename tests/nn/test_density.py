@@ -9,7 +9,9 @@ from torch.distributions import Gamma, MultivariateNormal, Normal
 
 import inducing
 from inducing.linalg.noise import seeded
-from inducing.nn import Variables
+from inducing.nn import PriorModule, Variables, WeightModule
+from inducing.nn.posteriors.factorised import FactorisedWeights
+from inducing.nn.priors.fixed import FixedScale
 from tests.oracles import gaussian_process as oracle
 
 X = torch.linspace(-2, 2, 36, dtype=torch.float64).sin().reshape(12, 3)
@@ -234,3 +236,17 @@ def test_what_has_no_density():
         other.log_density(deep_gp("global").draw(2))
     with pytest.raises(ValueError, match="needs the noise variance"):
         optimal("linear").log_density(optimal("linear").draw(2, likelihood=NOISE))
+
+
+def test_classes_of_ones_own_without_densities():
+    class Unknown(FixedScale):
+        log_density = PriorModule.log_density
+
+    class Silent(FactorisedWeights):
+        log_density = WeightModule.log_density
+
+    for attribute, module in (("prior", Unknown(4.0, 4)), ("posterior", Silent(torch.randn(4, 7), 0.1, False))):
+        network = mlp(SAMPLED)
+        setattr(network.layers[0], attribute, module.double())
+        with pytest.raises(NotImplementedError, match=rf"{type(module).__name__} has no method log_density"):
+            network.log_density(network.draw(2))
