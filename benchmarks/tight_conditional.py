@@ -83,7 +83,7 @@ def run(name: str, conditional: str) -> dict[str, Any]:
     predictive = predictive.unstandardise(data.target_mean, data.target_std)
     return {
         **bounds,
-        "log_likelihoods": predictive.log_prob(data.y_test).flatten().tolist(),
+        "log_likelihoods": [round(each, 4) for each in predictive.log_prob(data.y_test).flatten().tolist()],
         "rmse": metrics.rmse(predictive, data.y_test),
         "noise_variance": likelihood.noise_variance.item(),
         "milliseconds": 1000 * seconds / num_steps,
@@ -114,7 +114,7 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in parser.parse_args().datasets:
         results[name] = {conditional: run(name, conditional) for conditional in ("prior", "tight")}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        RESULTS.write_text(json.dumps(results) + "\n")
         PAGE.write_text(page(results))
         print(page({name: results[name]}).splitlines()[-1], flush=True)
 
