@@ -36,14 +36,17 @@ for posterior in posteriors:
             network = inducing.models.mlp(3, outputs, [5], posterior=posterior, prior=prior, num_inducing=6)
             if list(network.parameters()) or list(likelihood.parameters()):
                 inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
+            inducing.evaluate(network, likelihood, (x, target), importance_samples=30).pareto_k
             predictive = inducing.predict(network, likelihood, x, 5, batch_size=7)
             predictive.mean, predictive.variance, predictive.samples, predictive.log_prob(target)
             if outputs == 2:
                 predictive.unstandardise(torch.zeros(2), torch.ones(2)).quantile([0.1, 0.9])
 for posterior in ("global", "local", "dsvi", "coupled", "prior->global", "global->dsvi", "dsvi->global"):
     for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.HeteroscedasticGaussian(), y, 4)):
-        network = inducing.models.deep_gp(3, outputs, 3, width=2, posterior=posterior, inducing_points=x[:6])
+        settings = {"width": 2, "posterior": posterior, "conditional": "tight", "inducing_points": x[:6]}
+        network = inducing.models.deep_gp(3, outputs, 3, **settings)
         inducing.fit(network, likelihood, (x, target), num_steps=2, batch_size=8, progress=False)
+        inducing.evaluate(network, likelihood, (x, target), importance_samples=30).pareto_k
         inducing.predict(network, likelihood, x, 5, batch_size=7).quantile([0.1, 0.9])
 exact = ["global", inducing.OptimalInducing(heteroscedastic=True)]
 points = {"inducing_points": x, "inducing_targets": torch.cat([y, 0 * y], 1), "learn_inducing_locations": False}

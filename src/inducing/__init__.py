@@ -27,6 +27,7 @@ from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
 from inducing.inference.hmc.diagnostics import Diagnostics
 from inducing.inference.hmc.sampler import HMCSamples, hmc
+from inducing.inference.importance import ImportanceWeightedBound
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.parallel import ranks as distributed
@@ -111,6 +112,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "History",
+    "ImportanceWeightedBound",
     "InducingNorm",
     "JSONLog",
     "JitterWarning",

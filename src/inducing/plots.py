@@ -172,7 +172,7 @@ def plot_layer(
 
 
 def plot_history(history: History, *, terms: bool = True, ax: Axes | None = None) -> Axes:
-    """Plot the ELBO during training, in nats per data point, with its terms.
+    """Plot the ELBO, or another bound by its name, during training, in nats per data point, with its terms.
 
     The axis is scaled to the second half of the steps, since the ELBO of the first steps is often far lower.
 
@@ -184,7 +184,7 @@ def plot_history(history: History, *, terms: bool = True, ax: Axes | None = None
     ax = _axes(ax)
     ax.set(xlabel="step", ylabel="nats per data point")
     steps = np.array([record.step for record in history.records])
-    lines = {"ELBO": (np.array(history.elbo), BLUE)}
+    lines = {history.bound: (np.array(history.elbo), BLUE)}
     if terms:
         log_likelihood = np.array([record.log_likelihood for record in history.records])
         lines["log-likelihood"] = (log_likelihood, BLACK)

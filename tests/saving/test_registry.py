@@ -271,7 +271,7 @@ def test_every_concrete_class_of_the_library_is_registered(kind):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     # these hold a generator
-    resampling = {"Process", "ReparameterisedAffine"}
+    resampling = {"JointProcess", "Process", "ReparameterisedAffine"}
     found = {
         cls
         for cls in subclasses(KINDS[kind])

@@ -42,9 +42,16 @@ class Record(NamedTuple):
 
 @dataclass(repr=False)
 class History:
-    """The records of all steps, and the steps and log-likelihoods of held-out rows if there are any."""
+    """The records of all steps.
+
+    Arguments:
+        records: One record for each step.
+        bound: Name of the bound in the field ``elbo`` of the records: "ELBO", or "tight-conditional ELBO" (`GPLayer`).
+        held_out: Steps and mean log-likelihoods of held-out rows, if there are any.
+    """
 
     records: list[Record] = field(default_factory=list)
+    bound: str = "ELBO"
     held_out: list[tuple[int, float]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -54,7 +61,7 @@ class History:
         if not self.records:
             return "History(no steps)"
         last = self.records[-1]
-        return f"History({last.step} steps, ELBO per datapoint {last.elbo:.4g}, {last.seconds:.0f} s)"
+        return f"History({last.step} steps, {self.bound} per datapoint {last.elbo:.4g}, {last.seconds:.0f} s)"
 
     def __getitem__(self, index: int) -> Record:
         return self.records[index]
@@ -63,9 +70,8 @@ class History:
         """The history of two runs, one after the other, with consecutive steps."""
         steps, seconds = (self.records[-1].step, self.records[-1].seconds) if self.records else (0, 0.0)
         later = [each._replace(step=each.step + steps, seconds=each.seconds + seconds) for each in other.records]
-        return History(
-            [*self.records, *later], [*self.held_out, *((step + steps, score) for step, score in other.held_out)]
-        )
+        scores = [(step + steps, score) for step, score in other.held_out]
+        return History([*self.records, *later], other.bound, [*self.held_out, *scores])
 
     @property
     def elbo(self) -> list[float]:

@@ -2,6 +2,9 @@
 
 ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S posterior samples, in nats
 
+A last Gaussian process with ``conditional="tight"`` has a narrower q(f | u) than the prior's. The log-likelihood then
+includes minus the KL of q(f | u), and the bound is called the tight-conditional ELBO.
+
 With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
 weights.
 """
@@ -9,7 +12,7 @@ weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import torch
 from jaxtyping import Float
@@ -17,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
+from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
 from inducing.inference.micro_batches import sum_over_pieces
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
@@ -25,12 +29,18 @@ from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import threads_for_samples, using_threads
 
+# (x, y), or (x, y, weights)
+TrainingData = tuple[Float[Tensor, "N *in"], Tensor] | tuple[Float[Tensor, "N *in"], Tensor, Float[Tensor, " N"]]
+# names of the bounds
+STANDARD, TIGHT = "ELBO", "tight-conditional ELBO"
+
 
 class ELBOTerms(NamedTuple):
     """The terms of the ELBO for each posterior sample, in nats for the whole dataset.
 
     Arguments:
-        log_likelihood: (num_data / B) * sum of log p(y | f) over the batch.
+        log_likelihood: (num_data / B) * sum of log p(y | f) over the batch. With a tight conditional, minus the KL of
+            q(f | u).
         kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`.
         prior_kl: The same for the priors' own variables.
         temperature: Weight of the KL in the objective. The ELBO itself is never tempered.
@@ -38,6 +48,7 @@ class ELBOTerms(NamedTuple):
         whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below. This
             is always so if the last layer has its exact posterior given the layers below. Its log-likelihood minus its KL
             is then the evidence of the features, log p(y | F): in expectation, and for all data in every sample of weights.
+        bound: Name of the bound: "ELBO", or "tight-conditional ELBO" (`GPLayer`).
     """
 
     log_likelihood: Float[Tensor, " S"]
@@ -46,6 +57,7 @@ class ELBOTerms(NamedTuple):
     temperature: float
     num_data: int | float
     whole_last: bool = False
+    bound: str = STANDARD
 
     @property
     def samples(self) -> Float[Tensor, " S"]:
@@ -98,6 +110,11 @@ class ELBO(nn.Module):
         if network.optimal_last is not None:
             network.optimal_last.check_likelihood(likelihood)
         self.network, self.likelihood, self.num_data = network, likelihood, num_data
+
+    @property
+    def name(self) -> str:
+        """The name of the bound: "ELBO", or "tight-conditional ELBO"."""
+        return TIGHT if self.network.has_tight_conditional else STANDARD
 
     def forward(
         self,
@@ -152,7 +169,7 @@ class ELBO(nn.Module):
         """Combine the log-likelihood of all data with the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
         whole = whole_last or self.network.optimal_last is not None
-        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole)
+        return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole, self.name)
 
     def log_likelihood(
         self, draw: NetworkDraw, x: Float[Tensor, "B *in"], y: Tensor, weights: Float[Tensor, " B"] | None = None
@@ -162,6 +179,11 @@ class ELBO(nn.Module):
             return x.new_zeros(1)
         rows = self._log_likelihood(draw, x, y)
         if weights is not None:
+            if self.network.has_tight_conditional:
+                raise ValueError(
+                    'conditional="tight" does not support weights of rows: a weight multiplies log p(y | f), but not the KL '
+                    'of q(f | u). Use conditional="prior"'
+                )
             if weights.shape != y.shape[:1]:
                 raise ValueError(f"weights must have shape ({len(y)},), one for each row, got {tuple(weights.shape)}")
             rows = rows * weights
@@ -171,21 +193,56 @@ class ELBO(nn.Module):
         """Return log p(y | f) of each row. A last Gaussian process is integrated out if this has a closed form."""
         *below, last = draw.function.steps
         if isinstance(last, Process):
-            expected = self.likelihood.expected_log_prob(*last.moments(Chain(tuple(below))(x[None])), y)
+            rows = Chain(tuple(below))(x[None])
+            if last.tight:
+                mean, variance, conditional = last.moments_and_conditional(rows)
+                gain = self.likelihood.conditional_gain(mean, variance, conditional)
+                expected = self.likelihood.expected_log_prob(mean, variance, y)
+                assert expected is not None
+                return expected + gain
+            expected = self.likelihood.expected_log_prob(*last.moments(rows), y)
             if expected is not None:
                 return expected
         return self.likelihood.log_prob(draw(x), y)
 
 
+@overload
 def evaluate(
     network: Network,
     likelihood: Likelihood,
-    data: tuple[Float[Tensor, "N *in"], Tensor] | tuple[Float[Tensor, "N *in"], Tensor, Float[Tensor, " N"]],
+    data: TrainingData,
     num_samples: int = 100,
     seed: int = 0,
     batch_size: int | None = None,
-) -> ELBOTerms:
-    """Evaluate the ELBO on all data, without gradients, e.g. to compare posteriors.
+    *,
+    importance_samples: None = None,
+) -> ELBOTerms: ...
+
+
+@overload
+def evaluate(
+    network: Network,
+    likelihood: Likelihood,
+    data: TrainingData,
+    num_samples: int = 100,
+    seed: int = 0,
+    batch_size: int | None = None,
+    *,
+    importance_samples: int,
+) -> ImportanceWeightedBound: ...
+
+
+def evaluate(
+    network: Network,
+    likelihood: Likelihood,
+    data: TrainingData,
+    num_samples: int = 100,
+    seed: int = 0,
+    batch_size: int | None = None,
+    *,
+    importance_samples: int | None = None,
+) -> ELBOTerms | ImportanceWeightedBound:
+    """Evaluate the ELBO, or the importance-weighted bound, on all data, without gradients, e.g. to compare posteriors.
 
     Arguments:
         network: A fitted network.
@@ -195,6 +252,9 @@ def evaluate(
         seed: Seed of the samples.
         batch_size: Number of rows to run at a time. Default: all. Smaller batches need less memory. All batches use the same
             samples of weights, but different marginal draws of Gaussian process layers.
+        importance_samples: Number K of draws of the network for the importance-weighted bound. It is returned instead of the
+            ELBO, and is a higher lower bound of the log evidence in expectation. Networks with Gaussian processes need dense
+            matrices of all rows, at most 2,000.
 
     Example:
         >>> import inducing, torch
@@ -202,6 +262,10 @@ def evaluate(
         >>> network = inducing.models.mlp(3, 1, num_inducing=5)
         >>> terms = inducing.evaluate(network, inducing.Gaussian(), (x, y))
         >>> elbo = terms.elbo_per_datapoint.item()
+        >>> data = (x, y)
+        >>> bound = inducing.evaluate(network, inducing.Gaussian(), data, importance_samples=200)
+        >>> bound.log_weights.shape
+        torch.Size([200])
     """
     x, y = data[:2]
     weights, num_data = relative_weights(data[2], x) if len(data) == 3 else (None, max(len(x), 1))
@@ -214,6 +278,8 @@ def evaluate(
     check_rows(x, y)
     tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
     batches = list(zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True))
+    if importance_samples is not None:
+        return _importance_weighted(network, likelihood, tensors, batches, num_data, importance_samples, seed)
 
     def terms(num_samples: int, batches: Sequence[tuple[Tensor, ...]]) -> ELBOTerms:
         draw = network.draw(num_samples, seeded(seed, "evaluation", network.device), likelihood=likelihood)
@@ -222,3 +288,29 @@ def evaluate(
 
     with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: terms(1, batches[:1]))):
         return terms(num_samples, batches)
+
+
+def _importance_weighted(
+    network: Network,
+    likelihood: Likelihood,
+    tensors: list[Tensor],
+    batches: list[tuple[Tensor, ...]],
+    num_data: int | float,
+    num_samples: int,
+    seed: int,
+) -> ImportanceWeightedBound:
+    """Evaluate the importance-weighted bound."""
+    num_samples = check_whole("importance_samples", num_samples)
+    # the values of a Gaussian process at all rows are drawn together
+    parts = [tuple(tensors)] if has_processes(network) else batches
+    # weights are relative to their mean
+    scale = num_data / len(tensors[0])
+    moved = [tuple(each.to(network.device) for each in part) for part in parts]
+    scaled = [(*part[:2], *(scale * weights for weights in part[2:])) for part in moved]
+
+    def log_weights(number: int) -> Tensor:
+        generator = seeded(seed, "importance samples", network.device)
+        return importance_log_weights(network, likelihood, scaled, number, generator)
+
+    with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: log_weights(1))):
+        return ImportanceWeightedBound(log_weights(num_samples), num_data)

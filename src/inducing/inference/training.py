@@ -125,6 +125,7 @@ def fit(
         if checkpoint is not None and ranks.first:
             checkpoints = stack.enter_context(_checkpoints(Path(checkpoint), run, identity).locked())
         _initialise(run, state, checkpoints, progress)
+        state.history.bound = elbo.name
         observers = Observers(
             [callbacks] if callable(callbacks) else callbacks,
             checkpoints,
@@ -200,7 +201,9 @@ def _train(run: Run, state: TrainingState, observers: Observers) -> None:
         record = record._replace(seconds=time.perf_counter() - start)
         state.advance(record)
         run.score_held_out(state)
-        observers.update_bar(state.step, f"ELBO per datapoint {record.elbo:9.3f} threads {state.threads}")
+        observers.update_bar(
+            state.step, f"{state.history.bound} per datapoint {record.elbo:9.3f} threads {state.threads}"
+        )
 
         # rank 0 has the callbacks and the checkpoints, and any rank may receive a signal; all ranks must act alike
         callback_stops, is_due, signal = ranks.maximum(

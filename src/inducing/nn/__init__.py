@@ -3,7 +3,8 @@
 from inducing.linalg.precision import Dense, Precision, ScaledIdentity
 from inducing.linalg.regression import WeightSample
 from inducing.nn.context import BuildContext, DrawContext
-from inducing.nn.draw import Draw, Function
+from inducing.nn.density import LayerDensity, LogDensity
+from inducing.nn.draw import Draw, Function, Variables
 from inducing.nn.kernels import Kernel
 from inducing.nn.layers.base import Layer
 from inducing.nn.likelihoods import Likelihood
@@ -18,7 +19,7 @@ from inducing.nn.posteriors.base import (
     WeightModule,
     WeightPosterior,
 )
-from inducing.nn.priors import Prior, PriorModule, PriorSample, WeightLayout
+from inducing.nn.priors import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout
 
 __all__ = [
     "BuildContext",
@@ -28,10 +29,13 @@ __all__ = [
     "Function",
     "Kernel",
     "Layer",
+    "LayerDensity",
     "Likelihood",
+    "LogDensity",
     "Posterior",
     "Precision",
     "Prior",
+    "PriorDensity",
     "PriorModule",
     "PriorSample",
     "ScaledIdentity",
@@ -40,6 +44,7 @@ __all__ = [
     "ValuePosterior",
     "ValuePrior",
     "ValueSample",
+    "Variables",
     "WeightContext",
     "WeightLayout",
     "WeightModule",

@@ -49,6 +49,7 @@ class DrawContext:
         sampled_kls_suffice: Whether all posteriors of the network have sampled KLs with gradients of low variance. Their
             regressions then sample the KL even if `closed_form_kl` is set, since this costs less.
         likelihood: The likelihood whose noise an `OptimalInducing` posterior uses.
+        joint: Whether functions must be drawn jointly at all rows of a call. Marginal draws are not.
     """
 
     num_samples: int
@@ -57,6 +58,7 @@ class DrawContext:
     closed_form_kl: bool = False
     sampled_kls_suffice: bool = False
     likelihood: Likelihood | None = None
+    joint: bool = False
 
     @property
     def closed_form_regressions(self) -> bool:

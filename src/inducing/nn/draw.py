@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.checks import check_inputs
+from inducing.linalg.precision import Precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,21 @@ class Sum(Function):
         return self.body.consistent and self.shortcut.consistent
 
 
+class Variables(NamedTuple):
+    """The random variables of a drawn layer, see `Network.log_density`.
+
+    Arguments:
+        values: The weights, (S, fan-in, outputs) with the bias last; or the values of a Gaussian process at its inducing
+            inputs, (S, M, outputs).
+        precision: The sampled precision of the weights, of a prior with variables of its own. Other priors ignore it.
+        inputs: The inducing inputs of a Gaussian process. Without them, those of the network are assumed.
+    """
+
+    values: Float[Tensor, "S F O"]
+    precision: Precision | None = None
+    inputs: Float[Tensor, "#S F D"] | None = None
+
+
 class Draw(NamedTuple):
     """A drawn layer.
 
@@ -100,12 +116,14 @@ class Draw(NamedTuple):
             function of a last Gaussian process layer has it integrated out.
         kl: One sample of log Q - log P of the weights, or its expectation.
         prior_kl: The same for the prior's own variables, such as its scale. Zero if it has none.
+        variables: The weights or values that were sampled. None if the function samples new weights for each row.
     """
 
     function: Function
     inducing: Float[Tensor, "S M *out"] | None
     kl: Float[Tensor, " S"]
     prior_kl: Float[Tensor, " S"]
+    variables: Variables | None = None
 
 
 class PartDraw(NamedTuple):

@@ -18,13 +18,15 @@ from inducing.autocasting import without_autocasting
 from inducing.checks import check_inputs, check_whole
 from inducing.linalg.noise import seeded
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw
+from inducing.nn.density import LogDensity
+from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw, Variables
 from inducing.nn.initialisation import infer_input_shape, initial_inducing_points, initial_targets
 from inducing.nn.layers.base import Layer
+from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.parts import Parts
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.posteriors.optimal import OptimalModule
-from inducing.nn.validation import check_inducing_use, check_optimal, check_resampling
+from inducing.nn.validation import check_conditionals, check_inducing_use, check_optimal, check_resampling
 
 
 class Network(nn.Module):
@@ -78,6 +80,7 @@ class Network(nn.Module):
             raise ValueError("a network needs at least one Bayesian layer, e.g. inducing.Linear(3, 1)")
         check_inducing_use(self.layers, inducing_points, num_inducing)
         check_resampling(self.layers)
+        check_conditionals(self.layers)
         check_optimal(self.layers, learn_inducing_locations)
         self.layer_names = tuple(name for name, _ in bayesian)
         self.input_shape = infer_input_shape(self.layers[0], inducing_points, input_shape)
@@ -137,6 +140,11 @@ class Network(nn.Module):
         last = self.last_layer
         return last.posterior if last is not None and isinstance(last.posterior, OptimalModule) else None
 
+    @property
+    def has_tight_conditional(self) -> bool:
+        """Whether the last layer is a Gaussian process with a tight conditional."""
+        return isinstance(self.last_layer, GPLayer) and self.last_layer.conditional == "tight"
+
     def assemble(self, functions: Sequence[Function]) -> Chain:
         """Return the network as a function in which the given functions replace the Bayesian layers, in order."""
         if len(functions) != len(self.layer_names):
@@ -151,6 +159,7 @@ class Network(nn.Module):
         *,
         likelihood: Likelihood | None = None,
         closed_form_kl: bool = False,
+        joint: bool = False,
     ) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -164,15 +173,49 @@ class Network(nn.Module):
                 the posteriors. The expectation is the same. With few samples the gradient is much less noisy. If all
                 layers are regressions, with the gradients of `inducing.linalg.reparameterisation`, this affects only a
                 last Gaussian process, whose values are integrated out.
+            joint: Whether Gaussian processes are drawn jointly at all rows of a call, with dense covariance matrices. Two
+                calls are independent given the values at the inducing inputs. Other layers sample their weights.
         """
         suffice = closed_form_kl and all(
             layer.posterior.sampled_kl_has_low_variance for _, layer in self.layers.bayesian_layers()
         )
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
-        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood)
+        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood, joint)
         with without_autocasting(self.device):
             return self.layers.sample("layers", inducing, context)
+
+    def log_density(
+        self, variables: NetworkDraw | Sequence[Variables | Tensor], likelihood: Likelihood | None = None
+    ) -> LogDensity:
+        """Return the log-densities of given weights and Gaussian process values, of each layer and sample, in float64.
+
+        The inducing points of this network are sent through the given layers. The layers' log-densities under the posterior,
+        each given the layers below, add up to log Q of all weights.
+
+        Arguments:
+            variables: A draw of this network, or of another one with the same layers. Or the variables of each Bayesian
+                layer, in the order of `layer_names`: weights (S, fan-in, outputs) with the bias last, or values of a
+                Gaussian process at its inducing inputs (S, M, outputs).
+            likelihood: The likelihood. Only a last layer with an `OptimalInducing` posterior needs it.
+
+        Example:
+            >>> import inducing
+            >>> network = inducing.models.mlp(3, 1, num_inducing=5)
+            >>> draw = network.draw(num_samples=4)
+            >>> density = network.log_density(draw)
+            >>> density.posterior.shape  # three layers, four samples
+            torch.Size([3, 4])
+        """
+        listed = [draw.variables for draw in variables.layers] if isinstance(variables, NetworkDraw) else variables
+        if len(listed) != len(self.layer_names):
+            raise ValueError(f"got the variables of {len(listed)} layers for {len(self.layer_names)} Bayesian layers")
+        given = [_as_variables(*each) for each in zip(self.layer_names, listed, strict=True)]
+        inducing = None if self.inducing_points is None else self.inducing_points[None]
+        context = DrawContext(len(given[0].values), likelihood=likelihood)
+        with without_autocasting(self.device):
+            layers = self.layers.log_density("layers", inducing, iter(given), context).layers
+        return LogDensity(*(torch.stack(each) for each in zip(*layers, strict=True)))
 
     def forward(
         self, x: Float[Tensor, "B *in"], num_samples: int = 1, likelihood: Likelihood | None = None
@@ -204,3 +247,13 @@ class Network(nn.Module):
         for tensor in itertools.chain(self.parameters(), self.buffers()):
             return tensor
         raise AssertionError("every layer has a parameter or a buffer")
+
+
+def _as_variables(name: str, given: Variables | Tensor | None) -> Variables:
+    """Return the given variables of a layer. Raise an error if its draw has none."""
+    if given is None:
+        raise ValueError(
+            f"the draw of {name} has no weights, so it has no density. A layer with local reparameterisation samples new "
+            "weights for every row: use network.draw(..., consistent=True)"
+        )
+    return Variables(given) if isinstance(given, Tensor) else given

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from inducing.linalg.regression import WeightSample
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
+from inducing.nn.posteriors.convolution import ConvolvedWeights
+from inducing.nn.posteriors.inducing import InducingWeights
 from inducing.nn.posteriors.point import PointWeights
-from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
 
 # logarithm of the initial precision: a function drawn at the start is close to the given one, but not equal
 LOG_PRECISION = 5.0
@@ -47,30 +48,33 @@ def start_at(network: Network, weights: Iterable[Float[Tensor, "F O"]], log_prec
     layers, weights = network.layers.bayesian_layers(), list(weights)
     if len(layers) != len(weights):
         raise ValueError(f"got weights of {len(weights)} layers for a network of {len(layers)} layers")
+    hooks: list[_Returns] = []
     with torch.no_grad(), ExitStack() as stack:
         for (name, layer), each in zip(layers, weights, strict=True):
             posterior = layer.posterior
-            if not isinstance(posterior, PseudoLikelihood) or posterior.inducing_inputs is not None:
+            if not isinstance(posterior, InducingWeights | ConvolvedWeights) or posterior.inducing_inputs is not None:
                 kind = type(layer.posterior_spec).__name__
                 raise TypeError(f"{name} has a {kind} posterior; only GlobalInducing posteriors start at given weights")
-            stack.callback(posterior.register_forward_hook(_Returns(name, each)).remove)
-        draw = network.draw(1)
-        for (_, layer), drawn in zip(layers, draw.layers, strict=True):
-            assert drawn.inducing is not None
-            posterior = layer.posterior
-            assert isinstance(posterior, PseudoLikelihood)
-            posterior.pseudo_outputs.copy_(drawn.inducing[0])
-            posterior.scaled_log_precision.fill_(log_precision / LOG_PRECISION_SCALE)
+            hooks.append(_Returns(name, each, posterior))
+            stack.callback(posterior.register_forward_hook(hooks[-1]).remove)
+        network.draw(1)
+        for hook in hooks:
+            hook.posterior.pseudo_outputs.copy_(hook.outputs)
+            hook.posterior.scaled_log_precision.fill_(log_precision / LOG_PRECISION_SCALE)
 
 
 class _Returns:
-    """Hook that replaces the sampled weights of a layer by given ones."""
+    """Hook that replaces the sampled weights of a layer by given ones, and keeps their outputs at the inducing points."""
 
-    def __init__(self, name: str, weights: Float[Tensor, "F O"]) -> None:
-        self.name, self.weights = name, weights
+    outputs: Tensor
 
-    def __call__(self, module: nn.Module, inputs: Any, sample: WeightSample) -> WeightSample:
+    def __init__(self, name: str, weights: Float[Tensor, "F O"], posterior: InducingWeights | ConvolvedWeights) -> None:
+        self.name, self.weights, self.posterior = name, weights, posterior
+
+    def __call__(self, module: nn.Module, arguments: Any, sample: WeightSample) -> WeightSample:
         if sample.weights.shape[1:] != self.weights.shape:
             found, wanted = tuple(self.weights.shape), tuple(sample.weights.shape[1:])
             raise ValueError(f"{self.name} has weights {wanted}, with the bias in the last row, but got {found}")
-        return sample._replace(weights=self.weights.to(sample.weights)[None])
+        weights = self.weights.to(sample.weights)
+        self.outputs = self.posterior.outputs_at(arguments[0], weights)
+        return sample._replace(weights=weights[None])

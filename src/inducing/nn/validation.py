@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.parts import Parts
 from inducing.nn.layers.residual import Residual
 from inducing.nn.posteriors.optimal import OptimalInducing
@@ -34,6 +35,16 @@ def check_optimal(parts: Parts, learn_inducing_locations: bool) -> None:
             f"{optimal[0]} has an OptimalInducing posterior, which is exact only if the inducing points are the data. "
             "Pass learn_inducing_locations=False"
         )
+
+
+def check_conditionals(parts: Parts) -> None:
+    """Raise an error if a layer other than the last module of the network has a tight conditional."""
+    for name, layer in parts.bayesian_layers():
+        if isinstance(layer, GPLayer) and layer.conditional == "tight" and layer is not parts[-1]:
+            raise ValueError(
+                f'{name} has conditional="tight", but is not the last module. Its values must be the means of the '
+                'likelihood, else the optimal q(f | u) has no closed form. Use conditional="prior"'
+            )
 
 
 def check_resampling(parts: Parts) -> None:

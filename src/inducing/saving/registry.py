@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from inducing.inference.recipes import Recipe
 from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior
-from inducing.nn.gp.functions import Process
+from inducing.nn.gp.functions import JointProcess, Process
 from inducing.nn.layers import Conv2d, GPLayer, InducingNorm, Linear, Residual
 from inducing.nn.layers.linear import ReparameterisedAffine
 from inducing.nn.network import Network
@@ -171,7 +171,7 @@ def _concrete_classes(base: Any) -> Iterator[Any]:
 for _base in (Prior, Posterior, Kernel, Function, Likelihood):
     for _cls in _concrete_classes(_base):
         # these functions resample and have a generator, which cannot be saved
-        if _cls not in (Process, ReparameterisedAffine):
+        if _cls not in (JointProcess, Process, ReparameterisedAffine):
             register(_cls)
 for _cls in (
     Recipe,

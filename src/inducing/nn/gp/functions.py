@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.linalg.cholesky import cholesky
 from inducing.linalg.moments import moments_at_rows
 from inducing.linalg.noise import standard_normal
 from inducing.nn.draw import Function
@@ -70,6 +71,7 @@ class Process(Function):
         spread: The root of the covariance of a, for each output or one for all, if a is integrated out.
         num_samples: S.
         generator: Source of the noise.
+        tight: Whether the bound uses the tight conditional of `GPLayer`. Samples are from the prior conditional in any case.
     """
 
     kernel: Kernel
@@ -82,6 +84,7 @@ class Process(Function):
     spread: Float[Tensor, "#S #O M M"] | None
     num_samples: int
     generator: Generator | None
+    tight: bool = False
 
     @property
     def consistent(self) -> bool:
@@ -90,19 +93,67 @@ class Process(Function):
     def moments(self, x: Float[Tensor, "#S N D"]) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"]]:
         """Return the mean and variance of the values at each row."""
         rows = x.double()
+        return self._moments(rows, self.kernel.matrix(self.values, rows, self.inducing_inputs), x.dtype)
+
+    def moments_and_conditional(
+        self, x: Float[Tensor, "#S N D"]
+    ) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"], Float[Tensor, "#S N 1"]]:
+        """Return the moments, and the variance that remains if the values at the inducing inputs are known."""
+        rows = x.double()
         cross = self.kernel.matrix(self.values, rows, self.inducing_inputs)
-        mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
-        # k_ff - A A' + A TT'A'
-        prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
-        variance = prior[..., None] - explained
-        # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
-        variance = variance.clamp_min(1e-3 * self.nugget.detach()[:, None, None])
-        return (self.mean(rows) + mean).to(x.dtype), variance.to(x.dtype)
+        # d = k_ff - A A'
+        conditional = self._variance(rows, moments_at_rows(cross, self.inverse, self.whitened).explained)
+        return *self._moments(rows, cross, x.dtype), conditional.to(x.dtype)
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
         mean, variance = self.moments(x)
         noise = standard_normal((self.num_samples, *mean.shape[1:]), mean, self.generator)
         return mean + variance.sqrt() * noise
+
+    def _moments(
+        self, rows: Float[Tensor, "#S N D"], cross: Float[Tensor, "#S N M"], dtype: torch.dtype
+    ) -> tuple[Float[Tensor, "#S N O"], Float[Tensor, "#S N #O"]]:
+        mean, explained = moments_at_rows(cross, self.inverse, self.whitened, self.spread)
+        # k_ff - A A' + A TT'A'
+        return (self.mean(rows) + mean).to(dtype), self._variance(rows, explained).to(dtype)
+
+    def _variance(self, rows: Float[Tensor, "#S N D"], explained: Float[Tensor, "#S N #O"]) -> Float[Tensor, "#S N #O"]:
+        """Return the prior variance of each row minus what is explained."""
+        prior = self.kernel.diagonal(self.values, rows) + self.nugget[:, None]
+        # at an inducing input the exact variance is about the nugget; rounding must not make it zero or negative
+        return (prior[..., None] - explained).clamp_min(1e-3 * self.nugget.detach()[:, None, None])
+
+
+@dataclass(frozen=True, eq=False)
+class JointProcess(Function):
+    """A Gaussian process given its values at the inducing inputs, sampled jointly at all rows of a call.
+
+    Time grows with the cube of the number of rows. Two calls are independent draws given the values at the inducing inputs.
+
+    Arguments:
+        process: The process, with known values at the inducing inputs.
+    """
+
+    process: Process
+
+    @property
+    def consistent(self) -> bool:
+        return False
+
+    def moments(self, x: Float[Tensor, "#S N D"]) -> tuple[Float[Tensor, "S N O"], Float[Tensor, "#S N N"]]:
+        """Return the mean of the values at all rows, and their covariance matrix, which all outputs share, in float64."""
+        process, rows = self.process, x.double()
+        # A = K_fu R^-T
+        projected = process.kernel.matrix(process.values, rows, process.inducing_inputs) @ process.inverse.mT
+        # D = k_ff - A A'
+        identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        prior = process.kernel.matrix(process.values, rows, rows) + process.nugget[:, None, None] * identity
+        return process.mean(rows) + projected @ process.whitened, prior - projected @ projected.mT
+
+    def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
+        mean, covariance = self.moments(x)
+        noise = standard_normal((self.process.num_samples, *mean.shape[1:]), mean, self.process.generator)
+        return (mean + cholesky(covariance) @ noise).to(x.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Base classes of the parts of a network.
 
 A `Part` is one entry of a network's list: a Bayesian layer, a residual block, a normalisation or a plain module. `build`
-creates all its parameters. `sample` draws it as a function and applies this function to the inducing points. A `Layer` is a
-part with a prior and a posterior.
+creates all its parameters. `sample` draws it as a function and applies this function to the inducing points. `log_density`
+does the same with given weights, and returns their log-densities. A `Layer` is a part with a prior and a posterior.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from inducing.errors import FactorisationError
 from inducing.linalg.cholesky import located
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Draw, Function, PartDraw
+from inducing.nn.density import LayerDensity, PartDensity
+from inducing.nn.draw import Draw, Function, PartDraw, Variables
 from inducing.nn.posteriors.base import Posterior, PosteriorModule
 
 
@@ -31,6 +32,19 @@ class Part(nn.Module, ABC):
     @abstractmethod
     def sample(self, name: str, inducing: Float[Tensor, "#S M *in"] | None, context: DrawContext) -> PartDraw:
         """Draw a function, given the inputs at the inducing points."""
+
+    def log_density(
+        self,
+        name: str,
+        inducing: Float[Tensor, "#S M *in"] | None,
+        variables: Iterator[Variables],
+        context: DrawContext,
+    ) -> PartDensity:
+        """Return the log-densities of given variables. Each Bayesian layer in the part takes the next of them.
+
+        The default is for a part without Bayesian layers.
+        """
+        return PartDensity(self.sample(name, inducing, context).inducing, ())
 
     @abstractmethod
     def assemble(self, functions: Iterator[Function]) -> Function:
@@ -86,6 +100,15 @@ class Layer(Part, ABC):
             context: Number of samples, source of noise, kind of KL.
         """
 
+    def density(
+        self, inducing: Float[Tensor, "#S M *in"] | None, variables: Variables, context: DrawContext
+    ) -> tuple[Float[Tensor, "S M *out"] | None, LayerDensity]:
+        """Return the outputs at the inducing points with given variables, and the log-densities of these variables."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method density(inducing, variables, context), which the density of given weights "
+            "needs"
+        )
+
     @property
     def needs_inducing(self) -> bool:
         return self.posterior_spec.needs_inducing
@@ -126,8 +149,29 @@ class Layer(Part, ABC):
             draw = self.draw(inducing, context)
         return PartDraw(draw.function, draw.inducing, (draw,))
 
+    def log_density(
+        self,
+        name: str,
+        inducing: Float[Tensor, "#S M *in"] | None,
+        variables: Iterator[Variables],
+        context: DrawContext,
+    ) -> PartDensity:
+        with located(name, self):
+            try:
+                above, density = self.density(inducing, next(variables), context)
+            except ValueError as error:
+                raise ValueError(f"{name} {self}: {error}") from None
+        return PartDensity(above, (density,))
+
     def assemble(self, functions: Iterator[Function]) -> Function:
         return next(functions)
+
+    def _check_values(self, values: Tensor, rows: int) -> None:
+        """Raise an error if given weights or values do not have the shape of this layer's."""
+        if values.ndim != 3 or tuple(values.shape[1:]) != (rows, self.out_features):
+            raise ValueError(
+                f"the given weights or values must have shape (S, {rows}, {self.out_features}), got {tuple(values.shape)}"
+            )
 
     def _check_features(self, context: BuildContext) -> None:
         if context.input_shape != self.input_shape:

@@ -16,7 +16,8 @@ from inducing.checks import check_sizes
 from inducing.linalg.convolution.geometry import Boundary, Geometry
 from inducing.nn.by_name import check_choice
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Draw, Function
+from inducing.nn.density import LayerDensity, weight_density
+from inducing.nn.draw import Draw, Function, Variables
 from inducing.nn.layers.base import Layer
 from inducing.nn.posteriors.base import Posterior, WeightContext, WeightModule, WeightPosterior
 from inducing.nn.posteriors.by_name import as_posterior
@@ -135,10 +136,20 @@ class Conv2d(Layer):
     def draw(self, inducing: Float[Tensor, "#S M C H W"] | None, context: DrawContext) -> Draw:
         precision, prior_kl = self.prior(context.num_samples, context.generator)
         weights, kl = self.posterior(inducing, precision, context)
-        geometry = self.geometry
-        function = Convolution(weights, geometry.kernel_size, geometry.stride, geometry.padding, self.bias)
+        function = self._function(weights)
         above = None if inducing is None else function(inducing)
-        return Draw(function, above, kl, prior_kl.expand(context.num_samples))
+        return Draw(function, above, kl, prior_kl.expand(context.num_samples), Variables(weights, precision))
+
+    def density(
+        self, inducing: Float[Tensor, "#S M C H W"] | None, variables: Variables, context: DrawContext
+    ) -> tuple[Float[Tensor, "S M O h w"] | None, LayerDensity]:
+        self._check_values(variables.values, self.in_channels * math.prod(self.geometry.kernel_size) + self.bias)
+        density = weight_density(self.prior, self.posterior, variables, inducing, context)
+        return None if inducing is None else self._function(variables.values)(inducing), density
+
+    def _function(self, weights: Float[Tensor, "S F O"]) -> Convolution:
+        geometry = self.geometry
+        return Convolution(weights, geometry.kernel_size, geometry.stride, geometry.padding, self.bias)
 
     def extra_repr(self) -> str:
         geometry = self.geometry

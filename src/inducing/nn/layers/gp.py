@@ -14,13 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_sizes
-from inducing.linalg.cholesky import record_jitter
+from inducing.linalg.cholesky import logdet, record_jitter, solve_lower
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.roots import Roots, find_roots
 from inducing.nn.by_name import check_choice
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Draw, Function
-from inducing.nn.gp.functions import Identity, Process, Projection, Zero, draw_path
+from inducing.nn.density import LayerDensity
+from inducing.nn.draw import Draw, Function, Variables
+from inducing.nn.gp.functions import Identity, JointProcess, Process, Projection, Zero, draw_path
 from inducing.nn.kernels import Kernel, KernelModule, Values, as_kernel
 from inducing.nn.layers.base import Layer
 from inducing.nn.posteriors import Posterior, PriorOnly, as_posterior
@@ -28,6 +30,8 @@ from inducing.nn.posteriors.base import ValueContext, ValueModule, ValuePosterio
 from inducing.nn.posteriors.coupled import CoupledValues
 
 MeanKind = Literal["zero", "identity"]
+# the distribution of the values at the data given the values at the inducing inputs, in the bound
+ConditionalKind = Literal["prior", "tight"]
 
 
 class GPLayer(Layer):
@@ -43,6 +47,9 @@ class GPLayer(Layer):
         jitter: Variance of independent noise in the values, relative to the median variance at the inducing inputs. It is
             part of the model, and the noise cannot be lower.
         num_features: Number of random features for consistent functions (`Network.sample_functions`).
+        conditional: Conditional q(f | u) of the values at the data in the bound. "prior": that of the prior, the usual
+            choice. "tight": a narrower one with the same mean, which gives a higher bound (the tight-conditional ELBO; see
+            the page "Bounds"). It is available in the last layer, for Gaussian noise. Predictions are not affected.
 
     Example:
         >>> import inducing, torch
@@ -68,15 +75,17 @@ class GPLayer(Layer):
         posterior: Posterior | str = "global",
         jitter: float = 1e-6,
         num_features: int = 512,
+        conditional: ConditionalKind = "prior",
     ) -> None:
         super().__init__()
         check_sizes(in_features=in_features, out_features=out_features, num_features=num_features)
         check_choice("mean", mean, MeanKind)
+        check_choice("conditional", conditional, ConditionalKind)
         if not 0 < jitter < 1:
             raise ValueError(f"jitter is relative to the variance and must be between 0 and 1, got {jitter}")
         self.in_features, self.out_features, self.mean = in_features, out_features, mean
         self.kernel_spec, self.posterior_spec = as_kernel(kernel), as_posterior(posterior, ValuePosterior)
-        self.jitter, self.num_features = jitter, num_features
+        self.jitter, self.num_features, self.conditional = jitter, num_features, conditional
         self.is_built = False
 
     @property
@@ -119,7 +128,7 @@ class GPLayer(Layer):
         inputs = source.to(torch.float64, copy=True)
         roots, nugget = self._factorise(kernel, inputs)
         # if no layer above depends on the values, they are integrated out of the marginals, which reduces the variance
-        integrate = not context.consistent and (self.integrates_values or inducing is None)
+        integrate = not (context.consistent or context.joint) and (self.integrates_values or inducing is None)
         at_inputs = mean(inputs).expand(-1, inputs.shape[1], self.out_features)
         whitened, kl, *moments = self.posterior(ValuePrior(roots.root, at_inputs), context, integrate)
         if own is not None and inducing is not None and not self.integrates_values:
@@ -130,17 +139,45 @@ class GPLayer(Layer):
             extra = standard_normal((samples, inducing.shape[1], self.out_features), inputs, generator)
             whitened = torch.cat([whitened, extra], 1)
         known, spread = moments if integrate else (whitened, None)
-        process = Process(
-            self.kernel_spec, kernel, mean, inputs, roots.inverse, nugget, known, spread, samples, generator
-        )
-        function: Function = draw_path(process, self.num_features) if context.consistent else process
+        given = (mean, inputs, roots.inverse, nugget, known, spread)
+        process = Process(self.kernel_spec, kernel, *given, samples, generator, self.conditional == "tight")
+        function: Function = JointProcess(process) if context.joint else process
+        if context.consistent:
+            function = draw_path(process, self.num_features)
+        # u = m + R a
+        values = mean(inputs) + roots.root @ whitened
         above = None
         if inducing is not None and own is not None and self.integrates_values:
             above = function(inducing)
         elif inducing is not None:
-            # u = m + R a
-            above = (mean(inputs) + roots.root @ whitened)[:, -inducing.shape[1] :].to(inducing.dtype)
-        return Draw(function, above, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype))
+            above = values[:, -inducing.shape[1] :].to(inducing.dtype)
+        variables = Variables(values, inputs=inputs)
+        return Draw(function, above, kl.to(self.dtype), torch.zeros_like(kl, dtype=self.dtype), variables)
+
+    def density(
+        self, inducing: Float[Tensor, "#S M in"] | None, variables: Variables, context: DrawContext
+    ) -> tuple[Float[Tensor, "S M O"] | None, LayerDensity]:
+        values, own = variables.values.double(), self.posterior.inducing_inputs
+        source = inducing if own is None else own[None]
+        assert source is not None
+        kernel, mean, inputs = self.kernel(), self._mean_function(torch.float64), source.double()
+        roots, nugget = self._factorise(kernel, inputs)
+        prior = ValuePrior(roots.root, mean(inputs).expand(-1, inputs.shape[1], self.out_features))
+        if own is not None and inducing is not None and not self.integrates_values:
+            # the values at the inducing points were sampled from the prior given u, as in `draw`
+            inputs = torch.cat([part.double().expand(context.num_samples, -1, -1) for part in (own[None], inducing)], 1)
+            roots, _ = self._factorise(kernel, inputs, nugget)
+        self._check_values(values, inputs.shape[1])
+        self._check_inputs(variables.inputs, inputs)
+        above = None
+        if inducing is not None and (own is None or not self.integrates_values):
+            above = values[:, -inducing.shape[1] :].to(inducing.dtype)
+        # a = R^-1 (u - m), so the density of u is that of a divided by |R|
+        whitened = solve_lower(roots.root[:, None], (values - mean(inputs))[:, None])[:, 0]
+        volume = self.out_features * logdet(roots.root) / 2
+        known, extra = whitened.split([source.shape[1], inputs.shape[1] - source.shape[1]], 1)
+        posterior = self.posterior.log_density(known, prior, context) + standard_log_density(extra)
+        return above, LayerDensity(posterior - volume, standard_log_density(whitened) - volume)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -149,7 +186,8 @@ class GPLayer(Layer):
 
     def extra_repr(self) -> str:
         mean = "" if self.mean == "zero" else f"mean={self.mean!r}, "
-        return f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}"
+        conditional = "" if self.conditional == "prior" else f", conditional={self.conditional!r}"
+        return f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}{conditional}"
 
     def _factorise(
         self, kernel: Values, inputs: Float[Tensor, "#S M D"], nugget: Float[Tensor, "#S"] | None = None
@@ -161,6 +199,14 @@ class GPLayer(Layer):
         record_jitter(self.jitter)
         identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         return find_roots(matrix + nugget[:, None, None] * identity), nugget
+
+    def _check_inputs(self, given: Tensor | None, inputs: Float[Tensor, "#S M D"]) -> None:
+        """Raise an error if given values are those at other inputs."""
+        if given is not None and not torch.allclose(given, inputs, rtol=1e-4, atol=1e-4):
+            raise ValueError(
+                "the given values are those at other inducing inputs than this network's, so they are other variables. Pass "
+                "a draw of a network with the same inducing points"
+            )
 
     def _initial_projection(self, rows: Tensor | None) -> Tensor | None:
         """Return W of the mean function x W, or None if the mean function is the identity or zero."""

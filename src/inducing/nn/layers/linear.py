@@ -14,7 +14,8 @@ from torch import Generator, Tensor
 from inducing.checks import check_sizes
 from inducing.linalg.noise import standard_normal
 from inducing.nn.context import BuildContext, DrawContext, Shape
-from inducing.nn.draw import Draw, Function
+from inducing.nn.density import LayerDensity, weight_density
+from inducing.nn.draw import Draw, Function, Variables
 from inducing.nn.layers.base import Layer
 from inducing.nn.posteriors.base import Posterior, WeightContext, WeightModule, WeightPosterior
 from inducing.nn.posteriors.by_name import as_posterior
@@ -115,7 +116,7 @@ class Linear(Layer):
     def draw(self, inducing: Float[Tensor, "#S M in"] | None, context: DrawContext) -> Draw:
         precision, prior_kl = self.prior(context.num_samples, context.generator)
         prior_kl = prior_kl.expand(context.num_samples)
-        if self.resamples and not context.consistent:
+        if self.resamples and not (context.consistent or context.joint):
             assert isinstance(self.posterior, FactorisedWeights)
             mean, variance = (Affine(moment[None], self.bias) for moment in self.posterior.moments())
             function = ReparameterisedAffine(mean, variance, context.num_samples, context.generator)
@@ -124,7 +125,15 @@ class Linear(Layer):
         rows = with_ones(inducing) if self.bias and inducing is not None else inducing
         weights, kl = self.posterior(rows, precision, context)
         above = None if rows is None else _multiply(rows, weights)
-        return Draw(Affine(weights, self.bias), above, kl, prior_kl)
+        return Draw(Affine(weights, self.bias), above, kl, prior_kl, Variables(weights, precision))
+
+    def density(
+        self, inducing: Float[Tensor, "#S M in"] | None, variables: Variables, context: DrawContext
+    ) -> tuple[Float[Tensor, "S M O"] | None, LayerDensity]:
+        weights, rows = variables.values, with_ones(inducing) if self.bias and inducing is not None else inducing
+        self._check_values(weights, self.in_features + self.bias)
+        density = weight_density(self.prior, self.posterior, variables, rows, context)
+        return None if rows is None else _multiply(rows, weights), density
 
     def extra_repr(self) -> str:
         bias = "" if self.bias else "bias=False, "

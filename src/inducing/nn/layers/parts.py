@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.nn.context import BuildContext, DrawContext
-from inducing.nn.draw import Chain, Draw, Function, NetworkDraw
+from inducing.nn.density import LayerDensity, PartDensity
+from inducing.nn.draw import Chain, Draw, Function, NetworkDraw, Variables
 from inducing.nn.layers.base import Layer, Part
 from inducing.nn.layers.plain import Plain
 
@@ -58,6 +59,20 @@ class Parts(nn.ModuleList):
             steps.append(function)
             draws += layers
         return NetworkDraw(Chain(tuple(steps)), inducing, tuple(draws))
+
+    def log_density(
+        self,
+        name: str,
+        inducing: Float[Tensor, "#S M *in"] | None,
+        variables: Iterator[Variables],
+        context: DrawContext,
+    ) -> PartDensity:
+        """Return the log-densities of given variables, one set for each Bayesian layer, in order."""
+        densities: list[LayerDensity] = []
+        for part_name, part in self.named_parts(name):
+            inducing, layers = part.log_density(part_name, inducing, variables, context)
+            densities += layers
+        return PartDensity(inducing, tuple(densities))
 
     def assemble(self, functions: Iterator[Function]) -> Chain:
         """Return all parts as one function. Each Bayesian layer takes the next of the given functions."""

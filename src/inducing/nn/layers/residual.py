@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.nn.context import BuildContext, DrawContext
-from inducing.nn.draw import Function, PartDraw, Sum
+from inducing.nn.density import PartDensity
+from inducing.nn.draw import Function, PartDraw, Sum, Variables
 from inducing.nn.layers.base import Part
 from inducing.nn.layers.parts import Parts
 
@@ -48,6 +49,18 @@ class Residual(Part):
         shortcut = self.shortcut.sample(f"{name}.shortcut", inducing, context)
         above = None if body.inducing is None or shortcut.inducing is None else body.inducing + shortcut.inducing
         return PartDraw(Sum(body.function, shortcut.function), above, body.layers + shortcut.layers)
+
+    def log_density(
+        self,
+        name: str,
+        inducing: Float[Tensor, "#S M *in"] | None,
+        variables: Iterator[Variables],
+        context: DrawContext,
+    ) -> PartDensity:
+        body = self.layers.log_density(f"{name}.layers", inducing, variables, context)
+        shortcut = self.shortcut.log_density(f"{name}.shortcut", inducing, variables, context)
+        above = None if body.inducing is None or shortcut.inducing is None else body.inducing + shortcut.inducing
+        return PartDensity(above, body.layers + shortcut.layers)
 
     def assemble(self, functions: Iterator[Function]) -> Function:
         # the body first, as in `sample`

@@ -78,6 +78,33 @@ class Likelihood(nn.Module, ABC):
         """
         return None
 
+    def conditional_gain(
+        self, mean: Tensor, variance: Tensor, conditional_variance: Float[Tensor, "#S B 1"]
+    ) -> Float[Tensor, "S B"]:
+        """Return how much the tight conditional of a last Gaussian process raises E[log p(y | f)] - KL of each row.
+
+        Arguments:
+            mean: Mean of the outputs.
+            variance: Variance of the outputs under the prior conditional.
+            conditional_variance: The part of this variance that remains if the values at the inducing inputs are known.
+        """
+        raise TypeError(
+            f'conditional="tight" needs Gaussian noise: for {type(self).__name__} the optimal variances of q(f | u) have no '
+            'closed form. Use conditional="prior", or inducing.Gaussian()'
+        )
+
+    def joint_log_prob(
+        self, mean: Float[Tensor, "S N O"], covariance: Float[Tensor, "#S N N"], y: Tensor
+    ) -> Float[Tensor, " S"] | None:
+        """Return log p(y) of all rows together, if the outputs are jointly normal, or None without a formula.
+
+        Arguments:
+            mean: Mean of the outputs at N rows.
+            covariance: Covariance of the rows, the same for all outputs. Outputs are independent.
+            y: Targets.
+        """
+        return None
+
     def mean(self, outputs: Tensor) -> Tensor:
         """Return E[y | f], or the probabilities of classes."""
         if self.support == "classes":

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.linalg.cholesky import cholesky, logdet, solve_lower
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.nn.likelihoods.base import Likelihood, Support
 from inducing.nn.likelihoods.parameters import (
@@ -64,6 +66,26 @@ class Gaussian(Likelihood):
         lost = variance.expand(mean.shape) * (-self._log_variance()).exp() / 2
         return self.log_prob(mean, y) - lost.flatten(2).sum(-1)
 
+    def conditional_gain(
+        self,
+        mean: Float[Tensor, "S B *O"],
+        variance: Float[Tensor, "..."],
+        conditional_variance: Float[Tensor, "#S B 1"],
+    ) -> Float[Tensor, "S B"]:
+        # d / v, for each output
+        ratio = conditional_variance.expand(mean.shape) * (-self._log_variance()).exp()
+        return gain_of_tight_conditional(ratio).flatten(2).sum(-1)
+
+    def joint_log_prob(
+        self, mean: Float[Tensor, "S N O"], covariance: Float[Tensor, "#S N N"], y: Float[Tensor, "N O"]
+    ) -> Float[Tensor, " S"]:
+        # log N(y; mean, D + v I) of each output, in float64
+        identity = torch.eye(len(y), dtype=torch.float64, device=y.device)
+        noise = self.noise_variance.double().expand(mean.shape[-1])
+        factor = cholesky(covariance.double()[:, None] + noise[:, None, None] * identity)
+        whitened = solve_lower(factor, (y - mean.double()).mT[..., None])
+        return standard_log_density(whitened) - logdet(factor).sum(-1) / 2
+
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs
 
@@ -89,3 +111,12 @@ class Gaussian(Likelihood):
 
     def _log_variance(self) -> Tensor:
         return LOG_VARIANCE_SCALE * self.scaled_log_variance
+
+
+def gain_of_tight_conditional(ratio: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """Return (r - log(1 + r)) / 2 for the conditional variance r in units of the noise variance.
+
+    The tight conditional has the variance r v instead of r. The loss of expected log-likelihood is v r / 2 instead of r / 2,
+    and its KL is (v - 1 - log v) / 2. The optimum v = 1 / (1 + r) replaces the loss r / 2 by log(1 + r) / 2.
+    """
+    return (ratio - torch.log1p(ratio)) / 2

@@ -20,6 +20,7 @@ from torch import Generator, Tensor
 
 from inducing.linalg.noise import standard_normal
 from inducing.nn.likelihoods.base import Likelihood, Support
+from inducing.nn.likelihoods.gaussian import gain_of_tight_conditional
 from inducing.nn.likelihoods.parameters import (
     FIRST_VARIANCE,
     LOG_VARIANCE_SCALE,
@@ -145,17 +146,33 @@ class HeteroscedasticGaussian(Heteroscedastic):
         check_like(y, mean_f.shape)
         # E (y - f)^2 / v + E log v with E (y - f)^2 = (y - m_f)^2 + v_f; expectations over g by quadrature
         square = (y - mean_f).square() + variance_f
-        points, weights = (mean.new_tensor(each) for each in _QUADRATURE)
-        # a zero gradient at a variance of zero, where the gradient of the root is infinite
-        spread = variance_g.clamp_min(1e-12).sqrt()
-        log_variance = self._log_variance()[..., None] + 2 * torch.asinh(
-            (mean_g[..., None] + spread[..., None] * points) / 2
-        )
+        log_variance, weights = self._quadrature(mean_g, variance_g)
         density = square * ((-log_variance).exp() @ weights) + log_variance @ weights
         return -0.5 * (density + math.log(2 * math.pi)).flatten(2).sum(-1)
 
+    def conditional_gain(
+        self,
+        mean: Float[Tensor, "S B *outputs"],
+        variance: Float[Tensor, "..."],
+        conditional_variance: Float[Tensor, "#S B 1"],
+    ) -> Float[Tensor, "S B"]:
+        # only the conditional of f is tightened. Given u, f and g are independent, so its noise precision is E[1 / v(g)]
+        log_variance, weights = self._quadrature(mean.chunk(2, -1)[1], variance.expand(mean.shape).chunk(2, -1)[1])
+        ratio = conditional_variance * ((-log_variance).exp() @ weights)
+        return gain_of_tight_conditional(ratio).flatten(2).sum(-1)
+
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[1].exp()
+
+    def _quadrature(
+        self, mean: Float[Tensor, "S B *O"], variance: Float[Tensor, "S B *O"]
+    ) -> tuple[Float[Tensor, "S B *O Q"], Float[Tensor, " Q"]]:
+        """Return log v(g) at the points of a quadrature over g ~ N(mean, variance), and the weights of the points."""
+        points, weights = (mean.new_tensor(each) for each in _QUADRATURE)
+        # a zero gradient at a variance of zero, where the gradient of the root is infinite
+        spread = variance.clamp_min(1e-12).sqrt()
+        deviation = mean[..., None] + spread[..., None] * points
+        return self._log_variance()[..., None] + 2 * torch.asinh(deviation / 2), weights
 
     def _sample_noise(self, like: Tensor, generator: Generator | None) -> Tensor:
         return standard_normal(tuple(like.shape), like, generator)

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from inducing.checks import check_whole
 from inducing.nn.kernels import Kernel
-from inducing.nn.layers.gp import GPLayer, MeanKind
+from inducing.nn.layers.gp import ConditionalKind, GPLayer, MeanKind
 from inducing.nn.models.assembly import InducingArguments, takes_inducing
 from inducing.nn.network import Network
 from inducing.nn.posteriors import PosteriorOfLayers, posteriors_for_layers
@@ -23,6 +23,7 @@ def deep_gp(
     kernel: Kernel | str | Sequence[Kernel | str] = "squared-exponential",
     mean: MeanKind = "identity",
     posterior: PosteriorOfLayers = "global",
+    conditional: ConditionalKind = "prior",
     **inducing: Unpack[InducingArguments],
 ) -> Network:
     """A deep Gaussian process with any posterior.
@@ -39,6 +40,7 @@ def deep_gp(
         mean: The mean function of the hidden layers: "identity" (Salimbeni & Deisenroth, 2017), or "zero".
         posterior: A posterior or its name for all layers: "global", "local", "dsvi", "coupled"; "A->B", with B for the
             last layer only; or a list, one for each layer.
+        conditional: The conditional of the last layer in the bound: "prior", or "tight" for Gaussian noise (`GPLayer`).
 
     Example:
         >>> import inducing, torch
@@ -54,9 +56,17 @@ def deep_gp(
         kernel = [kernel] * num_layers
     if len(kernel) != num_layers:
         raise ValueError(f"got {len(kernel)} kernels for {num_layers} layers. Pass one kernel, or one for each layer")
+    last = num_layers - 1
     layers = [
-        GPLayer(fan_in, fan_out, each, "zero" if index == num_layers - 1 else mean, posteriors[index])
-        for index, (fan_in, fan_out, each) in enumerate(zip(widths, widths[1:], kernel, strict=False))
+        GPLayer(
+            widths[index],
+            widths[index + 1],
+            kernel[index],
+            "zero" if index == last else mean,
+            posteriors[index],
+            conditional=conditional if index == last else "prior",
+        )
+        for index in range(num_layers)
     ]
     if not layers[-1].needs_inducing:
         inducing |= {"inducing_targets": None}

@@ -85,6 +85,16 @@ class WeightModule(PosteriorModule, ABC):
             context: Number of samples, source of noise, kind of KL.
         """
 
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        """Return log Q of given weights, in float64. The other arguments are those of `forward`."""
+        raise _without_density(self, "log_density(weights, inputs, prior, context)")
+
 
 class WeightPosterior(Posterior, ABC):
     """Specification of a posterior over weights."""
@@ -200,6 +210,12 @@ class ValueModule(PosteriorModule, ABC):
             integrate: Whether to return also the moments of a.
         """
 
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        """Return log Q of given whitened values, in float64. The other arguments are those of `forward`."""
+        raise _without_density(self, "log_density(whitened, prior, context)")
+
 
 class ValuePosterior(Posterior, ABC):
     """Specification of a posterior over the values of a Gaussian process."""
@@ -214,6 +230,12 @@ class ValuePosterior(Posterior, ABC):
 def paper_log_precision(is_last: bool) -> float:
     """Return the paper's initial log-precision: 0 in the last layer and -4 elsewhere."""
     return 0.0 if is_last else -4.0
+
+
+def _without_density(module: PosteriorModule, method: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{type(module).__name__} has no method {method}, which the density of given weights or values needs"
+    )
 
 
 def check_number(num_inducing: int | None) -> None:

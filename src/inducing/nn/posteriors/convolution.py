@@ -12,6 +12,7 @@ from torch.nn import functional
 from inducing.linalg.convolution.geometry import Geometry
 from inducing.linalg.convolution.patches import conv_cross, conv_gram, conv_sums, patches
 from inducing.linalg.convolution.reparameterisation import convolution_with_gradients
+from inducing.linalg.density import regression_log_density, statistics_log_density
 from inducing.linalg.long_products import BLOCK
 from inducing.linalg.noise import initial_normal
 from inducing.linalg.precision import Precision
@@ -78,18 +79,11 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
         self, inputs: Float[Tensor, "#S M C H W"] | None, prior: Precision, context: DrawContext
     ) -> WeightSample:
         assert inputs is not None
-        images, outputs, *pixels = self.pseudo_outputs.shape
-        features = inputs.shape[2] * math.prod(self.geometry.kernel_size) + self.bias
+        images, _, *pixels = self.pseudo_outputs.shape
         root, closed_form_kl = self.precision_root(), self.uses_closed_form_kl or context.closed_form_regressions
-        if images * math.prod(pixels) < features:
-            # fewer patches than features: the dual form, which needs the patches
-            rows = patches(inputs, self.geometry).flatten(1, 3)
-            rows = functional.pad(rows, (0, 1), value=1.0) if self.bias else rows
-            values = self.pseudo_outputs.permute(0, 2, 3, 1).reshape(-1, outputs)
-            pseudo_outputs = PseudoOutputs(values, root.repeat_interleave(math.prod(pixels), 1))
+        if self._has_few_patches(prior):
             return regress(
-                rows,
-                pseudo_outputs,
+                *self._patches(inputs),
                 prior,
                 context.num_samples,
                 generator=context.generator,
@@ -110,6 +104,37 @@ class ConvolvedWeights(PseudoLikelihood, WeightModule):
             generator=context.generator,
             closed_form_kl=closed_form_kl,
         )
+
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        assert inputs is not None
+        if self._has_few_patches(prior):
+            return regression_log_density(weights, *self._patches(inputs), prior)
+        statistics = self._statistics(inputs.double(), self.precision_root().double().square())
+        return statistics_log_density(weights, statistics, prior)
+
+    def outputs_at(self, inputs: Float[Tensor, "1 M C H W"], weights: Float[Tensor, "F O"]) -> Float[Tensor, "M O h w"]:
+        """The pseudo-outputs whose regression gives these weights. They have the boundary of the inducing images."""
+        images, _, height, width = self.pseudo_outputs.shape
+        return (self._patches(inputs)[0][0] @ weights).unflatten(0, (images, height, width)).permute(0, 3, 1, 2)
+
+    def _has_few_patches(self, prior: Precision) -> bool:
+        """Return whether there are fewer patches than features. The dual form is then cheaper, and needs the patches."""
+        images, _, *pixels = self.pseudo_outputs.shape
+        return images * math.prod(pixels) < prior.size
+
+    def _patches(self, inputs: Float[Tensor, "#S M C H W"]) -> tuple[Float[Tensor, "#S n F"], PseudoOutputs]:
+        """Return the patches as rows of a regression, with a column of ones for the bias, and their pseudo-outputs."""
+        _, outputs, *pixels = self.pseudo_outputs.shape
+        rows = patches(inputs, self.geometry).flatten(1, 3)
+        rows = functional.pad(rows, (0, 1), value=1.0) if self.bias else rows
+        values = self.pseudo_outputs.permute(0, 2, 3, 1).reshape(-1, outputs)
+        return rows, PseudoOutputs(values, self.precision_root().repeat_interleave(math.prod(pixels), 1))
 
     def _statistics(self, inputs: Float[Tensor, "#S M C H W"], weights: Float[Tensor, "G M"]) -> Statistics:
         """Return X' Lambda X and X' Lambda v, where X has a column of ones for the bias."""

@@ -10,13 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.linalg.cholesky import logdet, solve_lower
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import initial_normal, standard_normal
 from inducing.nn.by_name import KLKind, check_choice
 from inducing.nn.context import DrawContext
 from inducing.nn.likelihoods import FIRST_VARIANCE
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE, lower_triangular
 from inducing.nn.posteriors.base import ValueContext, ValueModule, ValuePosterior, ValuePrior, ValueSample, check_scale
-from inducing.nn.posteriors.whitened import multiply_by_output
+from inducing.nn.posteriors.whitened import multiply_by_output, solve_by_output
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,14 @@ class CoupledValues(ValueModule):
     def forward(self, prior: ValuePrior, context: DrawContext, integrate: bool = False) -> ValueSample:
         root, closed_form_kl = prior.root, self.uses_closed_form_kl or context.closed_form_kl
         reference = self.reference_root.double()
-        scale = (LOG_PRECISION_SCALE * self.scaled_log_scale.double()).exp()
-        spread = lower_triangular(scale, self.root_lower.double())
+        spread = self._spread()
         relative = self.relative_mean.double()
         noise = standard_normal((context.num_samples, *relative.shape), relative, context.generator)
         # a = R^-1 (u - m),   u = m_0 + R_0 (b + T z)
         centred = self.reference_mean.double() - prior.mean
         centre = _solve(root, centred + reference @ relative)
         whitened = centre + _solve(root, reference @ multiply_by_output(spread, noise))
-        # log|K| / 2 - log|C|, summed over outputs
-        volume = relative.shape[1] * logdet(root) / 2 - LOG_PRECISION_SCALE * self.scaled_log_scale.double().sum()
-        volume = volume - relative.shape[1] * reference.diagonal().log().sum()
+        volume = self._volume(root)
         # R^-1 C, the root of V[a]
         of_noise = solve_lower(root[:, None], (reference @ spread)[None]) if integrate or closed_form_kl else None
         if closed_form_kl and of_noise is not None:
@@ -123,6 +121,26 @@ class CoupledValues(ValueModule):
             kl = volume + (whitened.square() - noise.square()).sum((1, 2)) / 2
         sample = ValueSample(whitened, kl.expand(context.num_samples))
         return sample._replace(mean=centre, spread=of_noise) if integrate else sample
+
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        # z = T^-1 (R_0^-1 (u - m_0) - b),   u = m + R a
+        values = prior.mean + prior.root @ whitened - self.reference_mean.double()
+        relative = torch.linalg.solve_triangular(self.reference_root.double(), values, upper=False)
+        noise = solve_by_output(self._spread(), relative - self.relative_mean.double())
+        return standard_log_density(noise) + self._volume(prior.root)
+
+    def _spread(self) -> Float[Tensor, "O M M"]:
+        """Return T of each output."""
+        scale = (LOG_PRECISION_SCALE * self.scaled_log_scale.double()).exp()
+        return lower_triangular(scale, self.root_lower.double())
+
+    def _volume(self, root: Float[Tensor, "#S M M"]) -> Float[Tensor, "#S"]:
+        """Return log|K| / 2 - log|C|, summed over outputs."""
+        outputs = self.relative_mean.shape[1]
+        volume = outputs * logdet(root) / 2 - LOG_PRECISION_SCALE * self.scaled_log_scale.double().sum()
+        return volume - outputs * self.reference_root.double().diagonal().log().sum()
 
 
 def _solve(root: Float[Tensor, "#S M M"], right: Float[Tensor, "#S M O"]) -> Float[Tensor, "#S M O"]:

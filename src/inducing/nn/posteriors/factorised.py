@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import initial_normal, standard_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.regression import WeightSample
@@ -69,6 +70,18 @@ class FactorisedWeights(WeightModule):
         squares = noise.square().sum((1, 2), dtype=torch.float64)
         kl = prior.quadratic(weights[:, None]).double() - squares - self._log_volume(prior)
         return WeightSample(weights, (kl / 2).to(weights.dtype))
+
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        log_variance = self._log_variance().double()
+        mean = self.scaled_mean.double() / self.mean_scale
+        noise = (weights.double() - mean) * (-log_variance / 2).exp()
+        return standard_log_density(noise) - log_variance.sum() / 2
 
     def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
         """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2."""

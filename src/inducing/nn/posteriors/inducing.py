@@ -20,6 +20,7 @@ from torch import Tensor
 
 from inducing.linalg.cholesky import factorise
 from inducing.linalg.conditional import condition
+from inducing.linalg.density import regression_log_density
 from inducing.linalg.noise import initial_normal, standard_normal
 from inducing.linalg.precision import Precision, ScaledIdentity
 from inducing.linalg.primal import primal_kl
@@ -140,6 +141,22 @@ class InducingWeights(PseudoLikelihood, base.WeightModule):
             closed_form_kl=self.uses_closed_form_kl or context.closed_form_regressions,
         )
 
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        if self.inducing_inputs is not None:
+            inputs = self.inducing_inputs[None]
+        assert inputs is not None
+        return regression_log_density(weights, inputs, self.pseudo_data(), prior)
+
+    def outputs_at(self, inputs: Float[Tensor, "1 M F"], weights: Float[Tensor, "F O"]) -> Float[Tensor, "M O"]:
+        """The pseudo-outputs whose regression gives these weights."""
+        return inputs[0] @ weights
+
 
 class InducingValues(PseudoLikelihood, base.ValueModule):
     """Posterior over the values of a Gaussian process: regression of pseudo-outputs on the values (Algorithm 2)."""
@@ -151,14 +168,17 @@ class InducingValues(PseudoLikelihood, base.ValueModule):
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
         return regress_values(self.pseudo_data(), prior, context, self.uses_closed_form_kl, integrate)
 
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: base.ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        return regressed_value_density(whitened, self.pseudo_data(), prior)
+
 
 def regress_values(
     pseudo_outputs: PseudoOutputs, prior: base.ValuePrior, context: DrawContext, closed_form_kl: bool, integrate: bool
 ) -> base.ValueSample:
     """Sample from Q(u) proportional to N(v; u, Lambda^-1) N(u; m, K): v - m | a ~ N(R a, Lambda^-1), a ~ N(0, I)."""
-    root, data = prior.root, pseudo_outputs.to(torch.float64)
-    data = data._replace(values=data.values - prior.mean)
-    identity = ScaledIdentity(root.new_ones(1), root.shape[-1])
+    root, data, identity = _as_regression(pseudo_outputs, prior)
     if not integrate:
         closed_form_kl = closed_form_kl or context.closed_form_regressions
         samples, generator = context.num_samples, context.generator
@@ -175,3 +195,19 @@ def regress_values(
     # E[a] = A^-1 R' Lambda (v - m),   V[a] = A^-1 = T^-T T^-1
     moments = by_output(conditional.mean), conditional.root.to(pseudo_outputs.values.dtype)
     return base.ValueSample(by_output(conditional.draw), kl.expand(context.num_samples), *moments)
+
+
+def regressed_value_density(
+    whitened: Float[Tensor, "S M O"], pseudo_outputs: PseudoOutputs, prior: base.ValuePrior
+) -> Float[Tensor, " S"]:
+    """Return log Q of given whitened values, for the posterior of `regress_values`."""
+    root, data, identity = _as_regression(pseudo_outputs, prior)
+    return regression_log_density(whitened, root, data, identity)
+
+
+def _as_regression(
+    pseudo_outputs: PseudoOutputs, prior: base.ValuePrior
+) -> tuple[Float[Tensor, "#S M M"], PseudoOutputs, ScaledIdentity]:
+    """Return the inputs R, the pseudo-outputs v - m, and the prior precision I of the regression of whitened values."""
+    root, data = prior.root, pseudo_outputs.to(torch.float64)
+    return root, data._replace(values=data.values - prior.mean), ScaledIdentity(root.new_ones(1), root.shape[-1])

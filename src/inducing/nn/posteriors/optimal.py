@@ -22,13 +22,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.linalg.density import regression_log_density
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_likelihood import PseudoOutputs
 from inducing.linalg.regression import WeightSample, regress
 from inducing.nn.context import DrawContext
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.posteriors import base
-from inducing.nn.posteriors.inducing import InducingWeights, regress_values
+from inducing.nn.posteriors.inducing import InducingWeights, regress_values, regressed_value_density
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,16 @@ class OptimalWeights(OptimalModule, base.WeightModule):
             exact=True,
         )
 
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        assert inputs is not None
+        return regression_log_density(weights, inputs, _as_pseudo_likelihood(self, context), prior)
+
 
 class OptimalValues(OptimalModule, base.ValueModule):
     """Posterior over the values of a last Gaussian process layer under homoscedastic Gaussian noise."""
@@ -144,6 +155,11 @@ class OptimalValues(OptimalModule, base.ValueModule):
 
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
         return regress_values(_as_pseudo_likelihood(self, context), prior, context, False, integrate)
+
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: base.ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        return regressed_value_density(whitened, _as_pseudo_likelihood(self, context), prior)
 
 
 class HeteroscedasticWeights(OptimalModule, base.WeightModule):
@@ -163,36 +179,49 @@ class HeteroscedasticWeights(OptimalModule, base.WeightModule):
         self.of_noise = InducingWeights(deviations.clone(), None, "shared", log_precision, False)
 
     def forward(self, inputs: Float[Tensor, "#S M F"] | None, prior: Precision, context: DrawContext) -> WeightSample:
-        self.check_likelihood(context.likelihood)
         assert inputs is not None
-        assert isinstance(context.likelihood, HeteroscedasticGaussian)
         of_noise = self.of_noise(inputs, prior, context)
-        log_variance = context.likelihood.log_noise_variance(inputs @ of_noise.weights)
-        root = (-log_variance / 2).exp() * self.row_weights.sqrt()[:, None]
-        of_means = [self._regress(inputs, root[..., [k]], k, prior, context) for k in range(root.shape[-1])]
+        of_means = [
+            regress(
+                *problem,
+                prior,
+                context.num_samples,
+                generator=context.generator,
+                closed_form_kl=context.closed_form_regressions,
+                exact=True,
+            )
+            for problem in self._regressions(inputs, of_noise.weights, context)
+        ]
         weights = torch.cat([*(sample.weights for sample in of_means), of_noise.weights], -1)
         return WeightSample(weights, sum((sample.kl for sample in of_means), of_noise.kl))
 
-    def _regress(
+    def log_density(
         self,
-        inputs: Float[Tensor, "#S M F"],
-        root: Float[Tensor, "S M 1"],
-        target: int,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
         prior: Precision,
         context: DrawContext,
-    ) -> WeightSample:
-        """Sample the weights of one target by a regression with rows divided by the standard deviations of their noise."""
+    ) -> Float[Tensor, " S"]:
+        assert inputs is not None
+        of_means, of_noise = weights.double().chunk(2, -1)
+        density = self.of_noise.log_density(of_noise, inputs, prior, context)
+        for target, problem in enumerate(self._regressions(inputs.double(), of_noise, context)):
+            density = density + regression_log_density(of_means[..., [target]], *problem, prior)
+        return density
+
+    def _regressions(
+        self, inputs: Float[Tensor, "#S M F"], of_noise: Float[Tensor, "S F O"], context: DrawContext
+    ) -> list[tuple[Float[Tensor, "S M F"], PseudoOutputs]]:
+        """Return the regression of each target, with rows divided by the standard deviations of their noise."""
+        self.check_likelihood(context.likelihood)
+        assert isinstance(context.likelihood, HeteroscedasticGaussian)
+        log_variance = context.likelihood.log_noise_variance(inputs @ of_noise)
+        roots = (-log_variance / 2).exp() * self.row_weights.sqrt()[:, None]
         # L'y ~ N(L'X w, I) with LL' = diag 1/v(g)
-        whitened = PseudoOutputs(root * self.targets[:, [target]], root.new_ones(1, root.shape[1]))
-        return regress(
-            root * inputs,
-            whitened,
-            prior,
-            context.num_samples,
-            generator=context.generator,
-            closed_form_kl=context.closed_form_regressions,
-            exact=True,
-        )
+        return [
+            (root * inputs, PseudoOutputs(root * self.targets[:, [target]], root.new_ones(1, root.shape[1])))
+            for target, root in enumerate(roots.split(1, -1))
+        ]
 
 
 def _as_pseudo_likelihood(module: OptimalModule, context: DrawContext) -> PseudoOutputs:

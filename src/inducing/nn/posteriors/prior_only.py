@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.linalg.density import prior_log_density, standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.linalg.precision import Precision
 from inducing.linalg.regression import WeightSample
@@ -38,6 +39,15 @@ class PriorWeights(base.WeightModule):
         noise = standard_normal((context.num_samples, 1, *self.shape), like, context.generator)
         return WeightSample(prior.colour(noise)[:, 0], like.new_zeros(context.num_samples))
 
+    def log_density(
+        self,
+        weights: Float[Tensor, "S F O"],
+        inputs: Float[Tensor, "#S M *F"] | None,
+        prior: Precision,
+        context: DrawContext,
+    ) -> Float[Tensor, " S"]:
+        return prior_log_density(weights, prior)
+
 
 class PriorValues(base.ValueModule):
     """a ~ N(0, I)."""
@@ -52,3 +62,8 @@ class PriorValues(base.ValueModule):
             return sample
         identity = torch.eye(rows, dtype=root.dtype, device=root.device)
         return sample._replace(mean=root.new_zeros(1, rows, outputs), spread=identity[None, None])
+
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: base.ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        return standard_log_density(whitened)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inducing.linalg.density import standard_log_density
 from inducing.linalg.noise import standard_normal
 from inducing.nn.context import DrawContext
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE, lower_triangular
@@ -84,6 +85,14 @@ class WhitenedValues(ValueModule):
         sample = ValueSample(whitened, self._closed_form_kl(mean, root).expand(context.num_samples))
         return sample._replace(mean=wide[None], spread=root[None]) if integrate else sample
 
+    def log_density(
+        self, whitened: Float[Tensor, "S M O"], prior: ValuePrior, context: DrawContext
+    ) -> Float[Tensor, " S"]:
+        mean, root = (moment.double() for moment in self.moments())
+        # z = T^-1 (a - mean)
+        noise = solve_by_output(root, whitened - mean)
+        return standard_log_density(noise) - LOG_PRECISION_SCALE * self.scaled_log_scale.double().sum()
+
     def _closed_form_kl(self, mean: Float[Tensor, "M O"], root: Float[Tensor, "O M M"]) -> Float[Tensor, ""]:
         log_volume = 2 * LOG_PRECISION_SCALE * self.scaled_log_scale.sum(dtype=torch.float64)
         return (_SquaredNorm.apply(mean) + _SquaredNorm.apply(root) - log_volume - mean.numel()) / 2
@@ -106,3 +115,8 @@ class _SquaredNorm(torch.autograd.Function):
 def multiply_by_output(root: Float[Tensor, "O M M"], noise: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:
     """Return T z, with one T for each output."""
     return (root @ noise.permute(2, 1, 0)).permute(2, 1, 0)
+
+
+def solve_by_output(root: Float[Tensor, "O M M"], values: Float[Tensor, "S M O"]) -> Float[Tensor, "S M O"]:
+    """Return T^-1 a, with one T for each output."""
+    return torch.linalg.solve_triangular(root, values.permute(2, 1, 0), upper=False).permute(2, 1, 0)

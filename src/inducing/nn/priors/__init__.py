@@ -1,6 +1,6 @@
 """Priors over the weights of a layer."""
 
-from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout
 from inducing.nn.priors.by_name import PRIORS, as_prior
 from inducing.nn.priors.fixed import NealPrior, StandardPrior
 from inducing.nn.priors.inverse_wishart import ChannelIWPrior, KroneckerIWPrior, SpatialIWPrior
@@ -12,6 +12,7 @@ __all__ = [
     "KroneckerIWPrior",
     "NealPrior",
     "Prior",
+    "PriorDensity",
     "PriorModule",
     "PriorSample",
     "ScalePrior",

@@ -43,12 +43,41 @@ class PriorSample(NamedTuple):
     kl: Float[Tensor, "#S"]
 
 
+class PriorDensity(NamedTuple):
+    """Log-densities of a prior's own variables. Both are zero if it has none.
+
+    Arguments:
+        precision: P, the precision of the weights into one output for these variables.
+        posterior: log Q of the variables.
+        prior: log P of the variables.
+    """
+
+    precision: Precision
+    posterior: Float[Tensor, "#S"]
+    prior: Float[Tensor, "#S"]
+
+
 class PriorModule(nn.Module, ABC):
     """A prior with its parameters."""
 
     @abstractmethod
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
         """Sample the precision of the weights."""
+
+    def log_density(self, precision: Precision | None) -> PriorDensity:
+        """Return the log-densities of the variables behind a sampled precision, in float64."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method log_density(precision), which the density of given weights needs. It must "
+            "return an inducing.nn.PriorDensity"
+        )
+
+
+def missing_variables(name: str) -> ValueError:
+    """Return an error about given weights without the variables of their prior."""
+    return ValueError(
+        f"the density of weights needs also {name}, a variable of their prior. Pass a draw, or "
+        "inducing.nn.Variables(weights, precision) with the precision of a draw"
+    )
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from inducing.linalg.precision import ScaledIdentity
-from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+from inducing.linalg.precision import Precision, ScaledIdentity
+from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,7 @@ class FixedScale(PriorModule):
 
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
         return PriorSample(ScaledIdentity(self.scale, self.fan_in), torch.zeros_like(self.scale))
+
+    def log_density(self, precision: Precision | None) -> PriorDensity:
+        nothing = torch.zeros_like(self.scale, dtype=torch.float64)
+        return PriorDensity(ScaledIdentity(self.scale, self.fan_in), nothing, nothing)

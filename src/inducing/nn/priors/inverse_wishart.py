@@ -24,10 +24,15 @@ from torch import Generator, Tensor, nn
 
 from inducing.linalg.cholesky import cholesky
 from inducing.linalg.precision import BlockDiagonal, Kronecker, Precision, ScaledIdentity
-from inducing.linalg.wishart import inverse_wishart_kl, inverse_wishart_log_prob, sample_inverse_wishart
+from inducing.linalg.wishart import (
+    InverseWishartSample,
+    inverse_wishart_kl,
+    inverse_wishart_log_prob,
+    sample_inverse_wishart,
+)
 from inducing.nn.by_name import KLKind, check_choice
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE, lower_triangular
-from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout, missing_variables
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,19 @@ class KroneckerPrecision(PriorModule):
             precision = BlockDiagonal(precision, ScaledIdentity(self.scale, 1))
         return PriorSample(precision, kl)
 
+    def log_density(self, precision: Precision | None) -> PriorDensity:
+        product = precision.first if self.layout.bias and isinstance(precision, BlockDiagonal) else precision
+        if precision is None or not isinstance(product, Kronecker):
+            raise missing_variables("the matrices of its inverse-Wishart prior")
+        channels, pixels = product.first, product.last
+        posterior = prior = torch.zeros_like(self.scale, dtype=torch.float64)
+        members = [(self.channels, channels.last if isinstance(channels, Kronecker) else None), (self.pixels, pixels)]
+        for member, sample in members:
+            if member is not None:
+                density = member.log_density(sample)
+                posterior, prior = posterior + density.posterior, prior + density.prior
+        return PriorDensity(precision, posterior, prior)
+
 
 class LearnedInverseWishart(PriorModule):
     """L of size n with P(L) = IW((n + 1) I, n + 1) and Q(L) = IW((n + 1) I + RR', n + 1 + nu).
@@ -146,16 +164,21 @@ class LearnedInverseWishart(PriorModule):
         dtype = self.scaled_log_nu.dtype
         # in float64, since the KL is a difference of terms that grow like nu log nu
         root, degrees = self.posterior()
-        prior_degrees = torch.full_like(degrees, self.size + 1)
-        prior_root = prior_degrees.sqrt() * torch.eye(self.size, dtype=root.dtype, device=root.device)[None]
         sample = sample_inverse_wishart(root.to(dtype), degrees.to(dtype), num_samples, generator)
         if self.use_closed_form:
-            kl = inverse_wishart_kl(root, degrees, prior_root, prior_degrees)
+            kl = inverse_wishart_kl(root, degrees, *self._prior(degrees))
         else:
-            wide = sample.to(torch.float64)
-            log_posterior = inverse_wishart_log_prob(wide, root, degrees)
-            kl = log_posterior - inverse_wishart_log_prob(wide, prior_root, prior_degrees)
+            density = self.log_density(sample)
+            kl = density.posterior - density.prior
         return PriorSample(sample, kl.to(dtype))
+
+    def log_density(self, precision: Precision | None) -> PriorDensity:
+        if not isinstance(precision, InverseWishartSample):
+            raise missing_variables("the matrices of its inverse-Wishart prior")
+        root, degrees = self.posterior()
+        wide = precision.to(torch.float64)
+        prior = inverse_wishart_log_prob(wide, *self._prior(degrees))
+        return PriorDensity(precision, inverse_wishart_log_prob(wide, root, degrees), prior)
 
     def posterior(self) -> tuple[Float[Tensor, "1 n n"], Float[Tensor, "1"]]:
         """Return the lower factor of (n + 1) I + Psi, and n + 1 + nu, in float64."""
@@ -165,3 +188,8 @@ class LearnedInverseWishart(PriorModule):
         # GG' = (n + 1) I + Psi,  Psi = RR'
         root = cholesky((self.size + 1) * identity + factor @ factor.mT)
         return root, self.size + 1 + (LOG_PRECISION_SCALE * self.scaled_log_nu.double()).exp()
+
+    def _prior(self, like: Float[Tensor, "1"]) -> tuple[Float[Tensor, "1 n n"], Float[Tensor, "1"]]:
+        """Return the lower factor of (n + 1) I, and n + 1."""
+        degrees = torch.full_like(like, self.size + 1)
+        return degrees.sqrt() * torch.eye(self.size, dtype=like.dtype, device=like.device)[None], degrees

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Gamma, kl_divergence
 
 from inducing.linalg.noise import standard_gamma
-from inducing.linalg.precision import ScaledIdentity
-from inducing.nn.priors.base import Prior, PriorModule, PriorSample, WeightLayout
+from inducing.linalg.precision import Precision, ScaledIdentity
+from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout, missing_variables
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,22 @@ class GammaScale(PriorModule):
         self.log_alpha, self.log_beta = (nn.Parameter(torch.tensor(math.log(prior.initial))) for _ in range(2))
 
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
-        shape, rate = self.specification.shape, self.specification.rate
-        posterior = Gamma(shape + self.log_alpha.exp(), rate + self.log_beta.exp(), validate_args=False)
+        posterior, prior = self._distributions(self.log_alpha, self.log_beta)
         scale = standard_gamma(posterior.concentration.expand(num_samples), generator) / posterior.rate
+        return PriorSample(ScaledIdentity(self.fan_in * scale, self.fan_in), kl_divergence(posterior, prior)[None])
+
+    def log_density(self, precision: Precision | None) -> PriorDensity:
+        if not isinstance(precision, ScaledIdentity):
+            raise missing_variables("the scale s of ScalePrior")
+        scale = precision.scale.double() / self.fan_in
+        posterior, prior = self._distributions(self.log_alpha.double(), self.log_beta.double())
+        return PriorDensity(precision, posterior.log_prob(scale), prior.log_prob(scale))
+
+    def _distributions(self, log_alpha: Tensor, log_beta: Tensor) -> tuple[Gamma, Gamma]:
+        """Return Q(s) and P(s)."""
+        shape, rate = self.specification.shape, self.specification.rate
+        posterior = Gamma(shape + log_alpha.exp(), rate + log_beta.exp(), validate_args=False)
         prior = Gamma(
             torch.full_like(posterior.rate, shape), torch.full_like(posterior.rate, rate), validate_args=False
         )
-        return PriorSample(ScaledIdentity(self.fan_in * scale, self.fan_in), kl_divergence(posterior, prior)[None])
+        return posterior, prior
