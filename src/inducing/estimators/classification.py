@@ -49,7 +49,7 @@ class BNNClassifier(Classifier, BNN):
 
     Arguments:
         hidden: Widths of the hidden layers. The other arguments are those of `BNNRegressor`, except that "auto" is always
-            the "global" posterior with 100 inducing points, and that the KL has weight 0.1 in the recipe "fast".
+            the "global" posterior, and that up to 1,000 rows the KL has weight 0.1 in the recipe "fast".
         likelihood: "categorical" (default), for two or more classes.
 
     Example:

@@ -87,22 +87,26 @@ class BNNRegressor(Regressor, BNN):
     Inputs and targets are standardised internally, and inducing points are chosen from the rows.
 
     Arguments:
-        hidden: Widths of the hidden layers.
+        hidden: Widths of the hidden layers. Default ("auto"): (50, 50), or (100, 100) if there are more than 1,000 rows.
         posterior: A posterior or its name, as in `inducing.models.mlp`: "global", "local", "factorised", ... Default
             ("auto"): "global". With up to 1,000 distinct rows, Gaussian noise of either kind, ``num_inducing="auto"`` and
             no ``warm_start``, the last layer is an `OptimalInducing`: exact given the noise and the layers below. All rows
             are then inducing points, and part of the fitted model and its file.
         prior: A prior or its name. "scale" learns the scale of the weights.
-        num_inducing: Number of inducing points, at most that of distinct rows. Default ("auto"): 100, or all rows as above.
+        num_inducing: Number of inducing points, at most that of distinct rows. Default ("auto"): 100, or all rows as above,
+            or 200 if training has stages.
         likelihood: "gaussian", noise with constant variance; "heteroscedastic", Gaussian noise that depends on the inputs;
             "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts. Default
             ("auto"): "heteroscedastic", or "gaussian" if the posterior is "...->optimal".
         recipe: "fast", "paper", or a `Recipe`. "fast" has fewer samples and steps than in `inducing.fit`, and a cold
-            posterior below 1,750 rows, where the whole KL gives intervals that are too wide: the KL below the last layer
-            has weight rows / 1,750, at least 0.1. ``batch_size`` and ``patience`` replace those of the recipe.
-        max_steps: Maximum number of gradient steps. Default: that of the recipe.
+            posterior, since with the whole KL networks learn too little: up to 1,000 rows the KL below the last layer has
+            weight rows / 1,750, at least 0.1. With more rows and ``posterior="auto"``, training has stages: a plain network
+            is trained, the posterior starts at its weights, and rows that are held out choose the weight of the KL (1 or
+            0.1) and return for the last steps. ``batch_size`` and ``patience`` replace those of the recipe.
+        max_steps: Maximum number of gradient steps, of all stages together. Default: that of the recipe.
         batch_size: Rows in a mini-batch.
-        patience: Stop when the objective has not improved for this many steps. None: train to the end.
+        patience: Stop when the objective has not improved for this many steps. None: train to the end. Stages are stopped
+            by the held-out rows.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables. Default: learned if a table has text columns.
         warm_start: Whether another `fit` continues from the present network, with its scales and inducing points. It

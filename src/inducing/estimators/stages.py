@@ -34,7 +34,7 @@ PLAIN_RATE, LAST_RATE = 2e-2, 2e-3
 # held-out rows: a tenth, and not more than needed for a standard error of a few hundredths of a nat
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 2000
 # each stage scores the held-out rows this often, and stops after a number of scores without a better one
-NUM_SCORES, PATIENCE = 40, 12
+NUM_SCORES, PATIENCE, LEAST_INTERVAL = 40, 12, 25
 
 
 class Stages(NamedTuple):
@@ -104,7 +104,7 @@ class Stages(NamedTuple):
         **changes: float,
     ) -> History:
         num_steps = max(1, round(share * self.recipe.num_steps))
-        every = max(1, num_steps // NUM_SCORES)
+        every = max(LEAST_INTERVAL, num_steps // NUM_SCORES)
         # a plain network has one function
         samples = 1 if share == PLAIN_SHARE else 20
         return fit(

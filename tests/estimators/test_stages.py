@@ -1,0 +1,90 @@
+"""Training on many rows: a start from a plain network, a temperature chosen by held-out rows, all rows at the end."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import RidgeCV
+
+import inducing
+from inducing.estimators import architectures, stages
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(1500, 3))
+Y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.05 * RANDOM.normal(size=1500)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of `fit`: rows, steps, rows held out, temperature."""
+    found, fit = [], stages.fit
+
+    def recorded(network, likelihood, data, recipe, validation=None, **settings):
+        found.append(
+            (len(data[0]), recipe.num_steps, 0 if validation is None else len(validation.x), recipe.temperature)
+        )
+        return fit(network, likelihood, data, recipe, validation=validation, **settings)
+
+    monkeypatch.setattr(stages, "fit", recorded)
+    return found
+
+
+def test_the_stages(calls):
+    model = inducing.BNNRegressor(max_steps=100, random_state=0).fit(X, Y)
+    assert calls == [(1350, 40, 150, 1.0), (1350, 25, 150, 1.0), (1350, 25, 150, 0.1), (1500, 10, 0, calls[-1][3])]
+    assert sum(steps for _, steps, _, _ in calls) == 100
+    assert calls[-1][3] in stages.TEMPERATURES
+    assert [record.step for record in model.history_.records] == list(range(1, len(model.history_) + 1))
+    assert model.network_.num_inducing == architectures.INDUCING_FOR_STAGES
+    assert [layer.out_features for _, layer in model.network_.layers.bayesian_layers()] == [100, 100, 2]
+
+
+def test_the_held_out_rows_of_the_user_do_not_return(calls):
+    model = inducing.BNNRegressor(max_steps=100, random_state=0).fit(X[:1200], Y[:1200], eval_set=(X[1200:], Y[1200:]))
+    assert calls == [(1200, 40, 300, 1.0), (1200, 25, 300, 1.0), (1200, 25, 300, 0.1)]
+    assert model.history_.held_out
+
+
+@pytest.mark.parametrize(
+    "settings", [{"posterior": "global"}, {"recipe": inducing.recipes.FAST}, {"warm_start": True}], ids=str
+)
+def test_settings_of_the_user_have_no_stages(calls, settings):
+    model = inducing.BNNRegressor(max_steps=2, random_state=0, **settings).fit(X, Y)
+    assert not calls
+    assert len(model.history_) == 2
+
+
+def test_few_rows_have_no_stages_and_can_be_stopped_by_others(calls):
+    model = inducing.BNNRegressor(max_steps=60, random_state=0).fit(X[:100], Y[:100], eval_set=(X[100:200], Y[100:200]))
+    assert not calls
+    assert [step for step, _ in model.history_.held_out] == [50, 60]
+
+
+def test_it_learns_what_ridge_cannot():
+    model = inducing.BNNRegressor([30], num_inducing=50, max_steps=1500, random_state=0).fit(X[:1200], Y[:1200])
+    error, linear = ((each.predict(X[1200:]) - Y[1200:]) ** 2 for each in (model, RidgeCV().fit(X[:1200], Y[:1200])))
+    assert error.mean() < 0.05 * linear.mean()
+    low, high = model.predict_interval(X[1200:])
+    assert 0.8 < np.mean((low < Y[1200:]) & (Y[1200:] < high)) < 0.99
+
+
+def test_classes_and_weights(calls):
+    labels = np.where(Y > 0, "yes", "no")
+    weights = RANDOM.integers(1, 3, 1500)
+    model = inducing.BNNClassifier([20], num_inducing=40, max_steps=300, random_state=0).fit(
+        X, labels, sample_weight=weights
+    )
+    assert len(calls) == 4
+    assert model.score(X, labels) > 0.8
+
+
+def test_the_same_seed_gives_the_same_network():
+    first, second = (inducing.BNNRegressor(max_steps=20, random_state=3).fit(X, Y) for _ in range(2))
+    assert np.array_equal(first.predict(X[:5]), second.predict(X[:5]))
+
+
+def test_the_split():
+    x = torch.arange(50_000.0)[:, None]
+    train, (held_out, _) = stages.split((x, x, x[:, 0]), 0)
+    assert len(held_out) == stages.MOST_HELD_OUT
+    assert torch.equal(torch.cat([train[0], held_out]).sort(0).values, x)
+    assert torch.equal(train[0][:, 0], train[2])
