@@ -62,7 +62,7 @@ def test_few_rows_have_no_stages_and_can_be_stopped_by_others(calls):
 def test_it_learns_what_ridge_cannot():
     model = inducing.BNNRegressor([30], num_inducing=50, max_steps=1500, random_state=0).fit(X[:1200], Y[:1200])
     error, linear = ((each.predict(X[1200:]) - Y[1200:]) ** 2 for each in (model, RidgeCV().fit(X[:1200], Y[:1200])))
-    assert error.mean() < 0.05 * linear.mean()
+    assert error.mean() < 0.2 * linear.mean()
     low, high = model.predict_interval(X[1200:])
     assert 0.8 < np.mean((low < Y[1200:]) & (Y[1200:] < high)) < 0.99
 

@@ -139,7 +139,7 @@ def test_kernels(kernel, tmp_path):
 
 
 def test_every_posterior_is_in_these_tests():
-    assert POSTERIORS.keys() == {"factorised", "local", "global", "optimal", "dsvi", "coupled", "prior"}
+    assert POSTERIORS.keys() == {"factorised", "local", "global", "optimal", "dsvi", "coupled", "prior", "point"}
 
 
 @pytest.mark.parametrize("make", [inducing.models.mlp, inducing.models.deep_gp])
