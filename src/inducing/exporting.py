@@ -1,0 +1,164 @@
+"""Modules written to files that other programs run: ONNX (.onnx), and programs of `torch.export` (.pt2).
+
+The number of rows stays free. Functions of posterior draws contain no factorisation and no solve: these are done when the
+functions are drawn. ONNX files are run once by onnxruntime and compared with torch before they are written.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from inducing.checks import refuse_inference_mode
+from inducing.extras import require
+from inducing.files import check_writable, write_atomically
+
+SUFFIXES = (".onnx", ".pt2")
+# largest difference between torch and onnxruntime, relative to the largest output
+TOLERANCE = 1e-5
+# ONNX files are limited to 2 GiB
+LARGEST = 2**31 - 2**20
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """Check the name of the file, that it can be written, and that the packages to write it are installed."""
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"cannot export to {path.name!r}. Name the file *.onnx (ONNX) or *.pt2 (torch.export)")
+    if path.suffix == ".onnx":
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            require(package)
+    check_writable(path)
+    return path
+
+
+def export_module(
+    module: nn.Module,
+    example: Tensor,
+    path: str | os.PathLike[str],
+    outputs: Sequence[str],
+    description: dict[str, Any] | None = None,
+) -> None:
+    """Write a module of one argument ``x`` to a file. An existing file is replaced when the new one is complete.
+
+    Arguments:
+        module: The module. Its first axis of inputs has any size.
+        example: Rows to trace and to check it with, at least two.
+        path: File to write, .onnx or .pt2.
+        outputs: Names of its outputs.
+        description: Facts about the model, each of which is stored as JSON in an ONNX file.
+    """
+    path = check_path(path)
+    refuse_inference_mode("export")
+    with torch.no_grad(), _quiet():
+        program = trace(module, example)
+        if path.suffix == ".pt2":
+            buffer = io.BytesIO()
+            torch.export.save(program, buffer, extra_files={k: json.dumps(v) for k, v in (description or {}).items()})
+            content = buffer.getvalue()
+        else:
+            content = _to_onnx(program, outputs, description or {})
+            found = module(example)
+            _check_onnx(content, example, [found] if isinstance(found, Tensor) else found)
+    write_atomically(path, content)
+
+
+def trace(module: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
+    """Return a module of one argument ``x`` as a program of `torch.export` for any number of rows."""
+    dynamic = {"x": {0: torch.export.Dim.DYNAMIC}}
+    return torch.export.export(module, (example,), dynamic_shapes=dynamic, strict=False)
+
+
+def _to_onnx(program: torch.export.ExportedProgram, outputs: Sequence[str], description: dict[str, Any]) -> bytes:
+    formulas = _float64_formulas()
+    if any(node.target in formulas for node in program.graph.nodes):
+        program = program.run_decompositions(formulas)
+    written = torch.onnx.export(
+        program, (), dynamo=True, verbose=False, input_names=["x"], output_names=list(outputs), external_data=False
+    )
+    assert written is not None
+    model = written.model_proto
+    if model.ByteSize() > LARGEST:
+        raise ValueError(f"the ONNX file would have {model.ByteSize() / 2**30:.1f} GiB; the limit is 2. Draw fewer samples")
+    for name, value in description.items():
+        model.metadata_props.add(key=name, value=json.dumps(value))
+    return model.SerializeToString()
+
+
+def _check_onnx(content: bytes, example: Tensor, expected: Sequence[Tensor]) -> None:
+    """Run the model in onnxruntime and compare its outputs with those of torch."""
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        found = session.run(None, {"x": example.cpu().numpy()})
+    except Exception as error:
+        advice = " It has fewer operations in float64: try functions.float()" if example.dtype == torch.float64 else ""
+        raise ValueError(f"onnxruntime cannot run this model: {error}.{advice}") from error
+    for one, other in zip(found, expected, strict=True):
+        wanted = other.cpu().numpy()
+        difference = np.abs(one - wanted).max(initial=0.0)
+        if not difference <= TOLERANCE * max(1.0, np.abs(wanted).max(initial=0.0)):
+            raise ValueError(f"onnxruntime and torch differ by {difference:.1g} in this model, so it was not written")
+
+
+def _float64_formulas() -> dict[Any, Callable[..., Any]]:
+    """Formulas for operations that onnxruntime has in float32 only. They are used where numbers are in float64."""
+    aten = torch.ops.aten
+    formulas = {
+        aten.acos.default: _acos,
+        aten.asinh.default: lambda x: x.sign() * torch.log(x.abs() + (x.square() + 1).sqrt()),
+        aten.erf.default: lambda x: torch.erf(x.float()).double(),
+        aten.gelu.default: lambda x, approximate="none": nn.functional.gelu(x.float(), approximate=approximate).double(),
+        aten.leaky_relu.default: lambda x, slope=0.01: torch.where(x > 0, x, slope * x),
+        aten.elu.default: _elu,
+        aten.softplus.default: _softplus,
+    }
+    return {operation: _only_float64(formula) for operation, formula in formulas.items()}
+
+
+def _only_float64(formula: Callable[..., Tensor]) -> Callable[..., Any]:
+    return lambda x, *settings, **named: formula(x, *settings, **named) if x.dtype == torch.float64 else NotImplemented
+
+
+def _acos(x: Tensor) -> Tensor:
+    # a = acos(x) in float32 is wrong by d = acos(x) - a:   sin(d) = sin(acos(x)) cos(a) - x sin(a),   d = sin(d) + sin(d)^3 / 6
+    angle = torch.acos(x.float()).double()
+    sine = ((1 - x) * (1 + x)).sqrt() * angle.cos() - x * angle.sin()
+    return angle + sine + sine**3 / 6
+
+
+def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    return scale * torch.where(x > 0, x, alpha * (torch.exp(input_scale * x.clamp_max(0)) - 1))
+
+
+def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    scaled = beta * x
+    return torch.where(scaled > threshold, x, (scaled.relu() + torch.log(1 + torch.exp(-scaled.abs()))) / beta)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the messages of the exporters, which are about their own code and about packages that are not needed."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
