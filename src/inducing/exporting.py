@@ -84,16 +84,42 @@ def _to_onnx(program: torch.export.ExportedProgram, outputs: Sequence[str], desc
     formulas = _float64_formulas()
     if any(node.target in formulas for node in program.graph.nodes):
         program = program.run_decompositions(formulas)
+    temporary = [f"output_{name}" for name in outputs]
     written = torch.onnx.export(
-        program, (), dynamo=True, verbose=False, input_names=["x"], output_names=list(outputs), external_data=False
+        program, (), dynamo=True, verbose=False, input_names=["x"], output_names=temporary, external_data=False
     )
     assert written is not None
     model = written.model_proto
+    # the exporter might give a node that computes a mean the name of the output "mean"
+    _rename(model.graph, {name: f"inner_{name}" for name in outputs} | dict(zip(temporary, outputs, strict=True)))
+    _restore_numbers(model, program)
     if model.ByteSize() > LARGEST:
         raise ValueError(f"the ONNX file would have {model.ByteSize() / 2**30:.1f} GiB; the limit is 2. Draw fewer samples")
     for name, value in description.items():
         model.metadata_props.add(key=name, value=json.dumps(value))
     return model.SerializeToString()
+
+
+def _rename(graph: Any, names: dict[str, str]) -> None:
+    """Rename values of an ONNX graph."""
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for value in (*graph.initializer, *graph.value_info, *graph.output):
+        value.name = names.get(value.name, value.name)
+
+
+def _restore_numbers(model: Any, program: torch.export.ExportedProgram) -> None:
+    """Write numbers of the code, such as sqrt(5), in float64 again. The exporter of torch 2.13 rounds them to float32."""
+    from onnx import TensorProto, numpy_helper
+
+    arguments = torch.utils._pytree.tree_leaves([(node.args, node.kwargs) for node in program.graph.nodes])
+    exact = {float(np.float32(number)): number for number in arguments if isinstance(number, float)}
+    for constant in model.graph.initializer:
+        if constant.data_type == TensorProto.DOUBLE and not constant.dims:
+            rounded = float(numpy_helper.to_array(constant))
+            restored = np.array(exact.get(rounded, rounded), dtype=np.float64)
+            constant.CopyFrom(numpy_helper.from_array(restored, constant.name))
 
 
 def _check_onnx(content: bytes, example: Tensor, expected: Sequence[Tensor]) -> None:

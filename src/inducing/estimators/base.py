@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,6 +29,7 @@ from torch import Tensor
 from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
+from inducing.estimators.exporting import export_estimator
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.state import FittedEstimator
 from inducing.estimators.targets import check_finite_rows
@@ -189,6 +191,20 @@ class NetworkEstimator(FittedEstimator, ABC):
         is_seed = isinstance(random_state, int | np.integer)
         seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
         return self._draw(n_samples, int(seed))
+
+    def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
+        """Write the predictions to a file that other programs run: ONNX (.onnx), or `torch.export` (.pt2).
+
+        The input ``x`` is (N, D) in float64: the columns of the fit, with text columns already encoded by the schema. The
+        outputs are ``mean``, ``std``, ``aleatoric_std``, ``epistemic_std`` and ``quantiles``, in the shapes of `predict`
+        and `predict_quantiles`; or ``probabilities`` in the order of ``classes_``. An ONNX file also holds the names of the
+        inputs, the classes and the levels.
+
+        Arguments:
+            path: File to write.
+            quantiles: Levels of the quantiles. Default: 0.05, 0.5 and 0.95, and none for classes and counts.
+        """
+        export_estimator(self, path, quantiles)
 
     def _choice(self) -> Choice:
         """The likelihood that `likelihood` names."""
