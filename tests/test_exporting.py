@@ -164,4 +164,3 @@ def test_bad_files_are_refused_and_old_ones_kept(tmp_path):
         convolution().double().sample_functions(2).export(tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
-

@@ -94,7 +94,9 @@ def _to_onnx(program: torch.export.ExportedProgram, outputs: Sequence[str], desc
     _rename(model.graph, {name: f"inner_{name}" for name in outputs} | dict(zip(temporary, outputs, strict=True)))
     _restore_numbers(model, program)
     if model.ByteSize() > LARGEST:
-        raise ValueError(f"the ONNX file would have {model.ByteSize() / 2**30:.1f} GiB; the limit is 2. Draw fewer samples")
+        raise ValueError(
+            f"the ONNX file would have {model.ByteSize() / 2**30:.1f} GiB; the limit is 2. Draw fewer samples"
+        )
     for name, value in description.items():
         model.metadata_props.add(key=name, value=json.dumps(value))
     return model.SerializeToString()
@@ -142,14 +144,16 @@ def _check_onnx(content: bytes, example: Tensor, expected: Sequence[Tensor]) -> 
 def _float64_formulas() -> dict[Any, Callable[..., Any]]:
     """Formulas for operations that onnxruntime has in float32 only. They are used where numbers are in float64."""
     aten = torch.ops.aten
-    formulas = {
+    formulas: dict[Any, Callable[..., Tensor]] = {
         aten.acos.default: _acos,
         aten.asinh.default: lambda x: x.sign() * torch.log(x.abs() + (x.square() + 1).sqrt()),
         aten.erf.default: lambda x: torch.erf(x.float()).double(),
-        aten.gelu.default: lambda x, approximate="none": nn.functional.gelu(x.float(), approximate=approximate).double(),
-        aten.leaky_relu.default: lambda x, slope=0.01: torch.where(x > 0, x, slope * x),
+        aten.gelu.default: _gelu,
+        aten.leaky_relu.default: _leaky_relu,
         aten.elu.default: _elu,
         aten.softplus.default: _softplus,
+        # onnxscript 0.7 writes an invalid file if a tensor is clamped twice
+        aten.clamp.default: _clamp,
     }
     return {operation: _only_float64(formula) for operation, formula in formulas.items()}
 
@@ -159,10 +163,19 @@ def _only_float64(formula: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def _acos(x: Tensor) -> Tensor:
-    # a = acos(x) in float32 is wrong by d = acos(x) - a:   sin(d) = sin(acos(x)) cos(a) - x sin(a),   d = sin(d) + sin(d)^3 / 6
+    # the angle a in float32 is wrong by d = acos(x) - a:
+    # sin(d) = sin(acos(x)) cos(a) - x sin(a),   d = sin(d) + sin(d)^3 / 6
     angle = torch.acos(x.float()).double()
     sine = ((1 - x) * (1 + x)).sqrt() * angle.cos() - x * angle.sin()
     return angle + sine + sine**3 / 6
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    return nn.functional.gelu(x.float(), approximate=approximate).double()
+
+
+def _leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
+    return torch.where(x > 0, x, slope * x)
 
 
 def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
@@ -172,6 +185,11 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
 def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     scaled = beta * x
     return torch.where(scaled > threshold, x, (scaled.relu() + torch.log(1 + torch.exp(-scaled.abs()))) / beta)
+
+
+def _clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    x = x if low is None else torch.where(x < low, low, x)
+    return x if high is None else torch.where(x > high, high, x)
 
 
 @contextmanager

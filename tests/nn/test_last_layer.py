@@ -42,7 +42,9 @@ def test_the_updated_mean_equals_that_of_all_rows():
     first = draw_last_layer(few, 4000, likelihood=likelihood)
     mean = first.last(x[None, 7:]).mean(0, keepdim=True)
     # the update of the mean function is linear in it, so the mean of the draws is enough
-    correction = update(first.covariance, x[None, 7:], mean, y[7:], torch.tensor(NOISE).double(), torch.zeros(()).double())
+    correction = update(
+        first.covariance, x[None, 7:], mean, y[7:], torch.tensor(NOISE).double(), torch.zeros(()).double()
+    )
     found = first.last(new[None]).mean(0) + correction.correct(first.covariance, new[None])[0]
     expected = many.sample_functions(4000, likelihood=likelihood)(new).mean(0)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.05)
@@ -59,7 +61,7 @@ def test_the_updated_mean_equals_that_of_all_rows():
         lambda: inducing.Linear(4, 2, posterior="prior"),
         lambda: inducing.GPLayer(4, 2),
         lambda: inducing.GPLayer(4, 2, "matern32", posterior="dsvi"),
-        lambda: inducing.GPLayer(4, 2, posterior="local", mean="identity"),
+        lambda: inducing.GPLayer(4, 2, posterior="local"),
     ],
 )
 def test_draws_are_those_of_the_network_and_pass_through_exact_data(last):

@@ -156,7 +156,8 @@ def export(
     check_known("format", to, FORMATS)
     out = model.with_suffix(FORMATS[to]) if out is None else out
     if out.suffix != FORMATS[to]:
-        raise ValueError(f"--to {to} writes {FORMATS[to]} files. Name it {out.with_suffix(FORMATS[to]).name}, not {out.name}.")
+        wanted = out.with_suffix(FORMATS[to]).name
+        raise ValueError(f"--to {to} writes {FORMATS[to]} files. Name it {wanted}, not {out.name}.")
     _check_files({"model": model}, {"out": out})
     loaded = TableModel.load(model)
     export_estimator(loaded.estimator, out, quantile, loaded.targets)

@@ -11,27 +11,27 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inducing.checks import check_whole
+from inducing.checks import check_kind, check_whole
 from inducing.extras import require
 
 require("botorch")
 
 from botorch.models.model import FantasizeMixin, Model  # noqa: E402
-from botorch.posteriors import Posterior  # noqa: E402
 from botorch.posteriors.ensemble import EnsemblePosterior  # noqa: E402
+from botorch.posteriors.posterior import Posterior  # noqa: E402
 from botorch.sampling.get_sampler import GetSampler  # noqa: E402
 from botorch.sampling.normal import SobolQMCNormalSampler  # noqa: E402
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths  # noqa: E402
 
 from inducing.linalg.noise import seeded, standard_normal  # noqa: E402
-from inducing.nn.last_layer import Update, draw_last_layer, noise_variance, update  # noqa: E402
+from inducing.nn.last_layer import LastLayerDraw, Update, draw_last_layer, noise_variance, update  # noqa: E402
 from inducing.nn.likelihoods import Likelihood  # noqa: E402
 from inducing.nn.network import Network  # noqa: E402
 
@@ -87,12 +87,29 @@ class DrawsPosterior(EnsemblePosterior):
 
 @dataclass(frozen=True, eq=False)
 class _Observations:
-    """New data in the units of the network, as (S, *batch, n, ...) tensors that broadcast."""
+    """New data, in the units of the network.
 
-    x: Float[Tensor, "1 *batch n d"]
-    y: Float[Tensor, "1 *batch n m"]
-    noise_variance: Float[Tensor, "..."] | None
-    noise: Float[Tensor, "S *ones n m"]
+    Arguments:
+        x: The points, transformed.
+        y: The observations, transformed.
+        variance: Variances of their noise, or NaN where the likelihood gives them.
+        noise: Standard normal noise of each draw.
+    """
+
+    x: Float[Tensor, "*batch n d"]
+    y: Float[Tensor, "*batch n m"]
+    variance: Float[Tensor, "*batch n m"]
+    noise: Float[Tensor, "S n m"]
+
+    def join(self, other: _Observations) -> _Observations:
+        """Return both sets of observations as one."""
+        batch = torch.broadcast_shapes(self.y.shape[:-2], other.y.shape[:-2])
+
+        def stack(*parts: Tensor) -> Tensor:
+            return torch.cat([part.expand(*batch, -1, -1) for part in parts], -2)
+
+        x, y, variance = stack(self.x, other.x), stack(self.y, other.y), stack(self.variance, other.variance)
+        return _Observations(x, y, variance, torch.cat([self.noise, other.noise], 1))
 
 
 class InducingModel(Model, FantasizeMixin):
@@ -116,6 +133,13 @@ class InducingModel(Model, FantasizeMixin):
         torch.Size([5, 3, 1])
     """
 
+    input_transform: nn.Module
+    outcome_transform: Any
+    input_mean: Tensor
+    input_std: Tensor
+    location: Tensor
+    scale: Tensor
+
     def __init__(
         self,
         network: Network,
@@ -126,12 +150,10 @@ class InducingModel(Model, FantasizeMixin):
         outcome_transform: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        if not (isinstance(network, Network) and isinstance(likelihood, Likelihood)):
-            found = f"{type(network).__name__}, {type(likelihood).__name__}"
-            raise TypeError(
-                f"the order is InducingModel(network, likelihood), got ({found}). For an estimator, use "
-                "InducingModel.from_estimator(estimator)"
-            )
+        check_kind(
+            "network", network, Network, "a Network. For an estimator, use InducingModel.from_estimator(estimator)"
+        )
+        check_kind("likelihood", likelihood, Likelihood, "a likelihood, e.g. inducing.Gaussian()")
         if likelihood.support != "real" or len(network.input_shape) != 1:
             raise ValueError(
                 "Bayesian optimisation needs real targets and rows of numbers as inputs, got a "
@@ -144,14 +166,15 @@ class InducingModel(Model, FantasizeMixin):
             self.input_transform = input_transform
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform
-        inputs, like = network.input_shape[0], {"dtype": network.dtype, "device": network.device}
-        self.register_buffer("input_mean", torch.zeros(inputs, **like))
-        self.register_buffer("input_std", torch.ones(inputs, **like))
-        targets = likelihood.mean(torch.zeros(1, 1, *network.output_shape, **like)).shape[-1]
-        self.register_buffer("location", torch.zeros(targets, **like))
-        self.register_buffer("scale", torch.ones(targets, **like))
+        row = torch.zeros(1, 1, *network.output_shape, dtype=network.dtype, device=network.device)
+        targets = likelihood.mean(row).shape[-1]
+        for size, mean, std in ((network.input_shape[0], "input_mean", "input_std"), (targets, "location", "scale")):
+            self.register_buffer(mean, row.new_zeros(size))
+            self.register_buffer(std, row.new_ones(size))
         self._outputs = list(range(targets))
         self._observations: _Observations | None = None
+        self._draws: LastLayerDraw
+        self._update: Update | None
         self._draw()
         self.eval()
 
@@ -168,9 +191,7 @@ class InducingModel(Model, FantasizeMixin):
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(estimator, "network_")
-        model = cls(
-            estimator.network_, estimator.likelihood_, num_samples, seed, input_transform, outcome_transform
-        )
+        model = cls(estimator.network_, estimator.likelihood_, num_samples, seed, input_transform, outcome_transform)
         for name, value in zip(("input_mean", "input_std"), estimator.inputs_, strict=True):
             model.get_buffer(name).copy_(value)
         for name, moment in zip(("location", "scale"), estimator.targets_.scale, strict=True):
@@ -185,13 +206,13 @@ class InducingModel(Model, FantasizeMixin):
     @property
     def batch_shape(self) -> torch.Size:
         """The batch shape of the observations that the model was conditioned on; empty without any."""
-        return torch.Size() if self._observations is None else self._observations.y.shape[1:-2]
+        return torch.Size() if self._observations is None else self._observations.y.shape[:-2]
 
     def forward(self, X: Float[Tensor, "*b q d"]) -> Float[Tensor, "*b S q m"]:
         """Return the values of all functions, without observation noise, in the units of the targets."""
         return self._values(self.transform_inputs(X)[None]).movedim(0, -3).to(X.dtype)
 
-    def posterior(
+    def posterior(  # type: ignore[override]
         self,
         X: Float[Tensor, "*b q d"],
         output_indices: list[int] | None = None,
@@ -208,36 +229,24 @@ class InducingModel(Model, FantasizeMixin):
             posterior_transform: A BoTorch posterior transform.
         """
         self.eval()
-        transformed = self.transform_inputs(X)
-        values, below = self._values(transformed[None]), None
-        noisy = None
-        if observation_noise is not False:
-            deviation = self._noise_deviation(transformed[None], observation_noise)
-            # one draw of noise for each function and point, the same in all batches, with mean 0 and variance 1 over the draws
-            shape = (self.num_samples, *[1] * (values.ndim - 3), *values.shape[-2:])
-            noise = standard_normal(shape, values, seeded(self.seed, "observation noise"))
-            noise = noise - noise.mean(0)
-            noise = noise / noise.square().mean(0).sqrt().clamp_min(torch.finfo(noise.dtype).tiny)
-            noisy = values + deviation * noise
-        found = [None if each is None else self._untransform(each, X) for each in (values, noisy)]
+        points = self.transform_inputs(X)[None]
+        values = self._values(points)
+        noisy = None if observation_noise is False else values + self._noise(points, observation_noise)
+        found = [self._untransform(each, X) for each in (values, noisy) if each is not None]
         if output_indices is not None:
-            found = [None if each is None else each[..., output_indices] for each in found]
+            found = [each[..., output_indices] for each in found]
         posterior = DrawsPosterior(*found)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     def subset_output(self, idcs: list[int]) -> InducingModel:
         """Return the model of some of the targets."""
-        if hasattr(self, "outcome_transform"):
-            transform = self.outcome_transform.subset_output(idcs=idcs)
         model = self._copy()
         if hasattr(self, "outcome_transform"):
-            model.outcome_transform = transform
+            model.outcome_transform = self.outcome_transform.subset_output(idcs=idcs)
         model._outputs = [self._outputs[index] for index in idcs]
-        if model._observations is not None:
-            old = model._observations
-            variance = old.noise_variance
-            subset = None if variance is None else variance.expand(*variance.shape[:-1], self.num_outputs)[..., idcs]
-            model._observations = _Observations(old.x, old.y[..., idcs], subset, old.noise[..., idcs])
+        if (old := self._observations) is not None:
+            parts = (part[..., idcs] for part in (old.y, old.variance, old.noise))
+            model._observations = _Observations(old.x, *parts)
             model._condition()
         return model
 
@@ -263,64 +272,45 @@ class InducingModel(Model, FantasizeMixin):
                 f"Y must have shape (..., {X.shape[-2]}, {self.num_outputs}) for X of shape {tuple(X.shape)}, "
                 f"got {tuple(Y.shape)}"
             )
+        self.eval()
         x = self.transform_inputs(X).to(self.input_mean)
         if hasattr(self, "outcome_transform"):
             Y, noise = self.outcome_transform(Y, noise)
-        y, own = Y.to(self.scale), self.scale[self._outputs]
-        y = (y - self.location[self._outputs]) / own
-        batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
+        scale = self.scale[self._outputs]
+        y = (Y.to(scale) - self.location[self._outputs]) / scale
+        variance = torch.full_like(y, torch.nan) if noise is None else (noise.to(scale) / scale.square()).expand_as(y)
+        x = x.expand(*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), -1, -1)
         old = self._observations
-        if old is not None:
-            batch = torch.broadcast_shapes(batch, self.batch_shape)
-        start = 0 if old is None else old.y.shape[-2]
-        rows = y.shape[-2]
-        shape = (self.num_samples, start + rows, self.num_outputs)
-        drawn = standard_normal(shape, self.scale, seeded(self.seed, f"noise of {start + rows} observations"))[:, start:]
-        new = _Observations(
-            x.expand(*batch, -1, -1)[None],
-            y.expand(*batch, -1, -1)[None],
-            None if noise is None else (noise / own.square()).expand(*batch, rows, self.num_outputs)[None],
-            drawn.reshape(self.num_samples, *[1] * len(batch), rows, self.num_outputs),
-        )
+        count = 0 if old is None else old.noise.shape[1]
+        generator = seeded(self.seed, f"noise of observations from {count}")
+        new = _Observations(x, y, variance, standard_normal((self.num_samples, *y.shape[-2:]), y, generator))
         model = self._copy()
-        model._observations = new if old is None else self._join(old, new, batch)
+        model._observations = new if old is None else old.join(new)
         model._condition()
         return model
 
-    def _join(self, old: _Observations, new: _Observations, batch: torch.Size) -> _Observations:
-        def both(one: Tensor, other: Tensor) -> Tensor:
-            return torch.cat([each.expand(1, *batch, -1, -1) for each in (one, other)], -2)
-
-        noise = [each.noise.reshape(self.num_samples, *[1] * len(batch), *each.noise.shape[-2:]) for each in (old, new)]
-        variance = None
-        if old.noise_variance is not None or new.noise_variance is not None:
-            variance = both(*(self._known_variance(each) for each in (old, new)))
-        return _Observations(both(old.x, new.x), both(old.y, new.y), variance, torch.cat(noise, -2))
-
-    def _known_variance(self, observations: _Observations) -> Tensor:
-        """The variances of the noise, averaged over the functions where the likelihood gives them."""
-        if observations.noise_variance is not None:
-            return observations.noise_variance
-        outputs = self._outputs_at(observations.x)[1]
-        variance = noise_variance(self.likelihood, outputs.flatten(1, -2)).unflatten(1, outputs.shape[1:-1])
-        return variance[..., self._outputs].mean(0, keepdim=True)
-
     def _condition(self) -> None:
         """Compute the update of the last layer by all observations."""
-        observed, draws = self._observations, self._draws
+        observed, covariance = self._observations, self._draws.covariance
         assert observed is not None
-        assert draws.covariance is not None
-        rows, outputs = self._outputs_at(observed.x)
-        mean = self._means(outputs)
-        variance = observed.noise_variance
-        if variance is None:
-            variance = self._likelihood_variance(outputs)
-        self._update = update(draws.covariance, rows, mean, observed.y, variance, observed.noise)
+        assert covariance is not None
+        rows, outputs = self._outputs_at(observed.x[None])
+        given = observed.variance.to(outputs)
+        variance = torch.where(given.isnan(), self._noise_variance(outputs), given)
+        noise = observed.noise.reshape(len(outputs), *[1] * (outputs.ndim - 3), *observed.noise.shape[1:])
+        self._update = update(covariance, rows, self._means(outputs), observed.y, variance, noise.to(outputs))
 
     def _draw(self) -> None:
-        draws = draw_last_layer(self.network, self.num_samples, self.seed, self.likelihood)
-        object.__setattr__(self, "_draws", draws)
-        object.__setattr__(self, "_update", None)
+        self._draws = draw_last_layer(self.network, self.num_samples, self.seed, self.likelihood)
+        self._update = None
+        if self._observations is not None:
+            self._condition()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> InducingModel:
+        # the draws follow from the seed, also in another dtype or on another device
+        super()._apply(fn, recurse)
+        self._draw()
+        return self
 
     def _copy(self) -> InducingModel:
         """A copy that shares the network and its draws."""
@@ -340,7 +330,7 @@ class InducingModel(Model, FantasizeMixin):
         shape = outputs.shape[1:-1]
         return self.likelihood.mean(outputs.flatten(1, -2)).unflatten(1, shape)[..., self._outputs]
 
-    def _likelihood_variance(self, outputs: Float[Tensor, "S *b n O"]) -> Float[Tensor, "S *b n m"]:
+    def _noise_variance(self, outputs: Float[Tensor, "S *b n O"]) -> Float[Tensor, "S *b n m"]:
         shape = outputs.shape[1:-1]
         return noise_variance(self.likelihood, outputs.flatten(1, -2)).unflatten(1, shape)[..., self._outputs]
 
@@ -353,10 +343,19 @@ class InducingModel(Model, FantasizeMixin):
             values = values + self._update.correct(self._draws.covariance, rows).to(values)
         return self.location[self._outputs] + self.scale[self._outputs] * values
 
-    def _noise_deviation(self, x: Float[Tensor, "1 *b q d"], given: bool | Tensor) -> Tensor:
+    def _noise(self, points: Float[Tensor, "1 *b q d"], given: bool | Tensor) -> Float[Tensor, "S *b q m"]:
+        """Return observation noise: one draw for each function and point, the same in all batches.
+
+        It is scaled to mean 0 and variance 1 over the functions, so that the moments of the posterior are exact.
+        """
         if isinstance(given, Tensor):
-            return given.to(self.scale).sqrt()
-        return self.scale[self._outputs] * self._likelihood_variance(self._outputs_at(x)[1]).sqrt()
+            deviation = given.to(self.scale).sqrt()
+        else:
+            deviation = self.scale[self._outputs] * self._noise_variance(self._outputs_at(points)[1]).sqrt()
+        shape = (self.num_samples, *[1] * (points.ndim - 3), points.shape[-2], self.num_outputs)
+        noise = standard_normal(shape, self.scale, seeded(self.seed, "observation noise"))
+        noise = noise - noise.mean(0)
+        return deviation * noise / noise.square().mean(0).sqrt().clamp_min(torch.finfo(noise.dtype).tiny)
 
     def _untransform(self, values: Float[Tensor, "S *b q m"], X: Tensor) -> Float[Tensor, "*b S q m"]:
         values = values.movedim(0, -3).to(X.dtype)
@@ -399,17 +398,18 @@ class FunctionPaths(nn.Module):
 def _draw_functions(model: InducingModel, *, sample_shape: torch.Size, **_: Any) -> FunctionPaths:
     """Draw new functions from the posterior, also given the observations of a conditioned model."""
     if len(model.batch_shape):
-        raise NotImplementedError("functions of a model with a batch of observations cannot be drawn. Use one set of them")
+        raise NotImplementedError(
+            "functions of a model with a batch of observations cannot be drawn. Use one set of them"
+        )
     fresh = model._copy()
     fresh.num_samples = math.prod(sample_shape)
     # from torch's global generator, as in BoTorch: each call draws other functions
     fresh.seed = int(torch.randint(2**31 - 1, ()).item())
+    if (old := model._observations) is not None:
+        generator = seeded(fresh.seed, "noise of observations")
+        noise = standard_normal((fresh.num_samples, *old.noise.shape[1:]), old.noise, generator)
+        fresh._observations = replace(old, noise=noise)
     fresh._draw()
-    if model._observations is not None:
-        old = model._observations
-        noise = standard_normal((fresh.num_samples, *old.noise.shape[1:]), old.noise, seeded(fresh.seed, "observations"))
-        fresh._observations = _Observations(old.x, old.y, old.noise_variance, noise)
-        fresh._condition()
     return FunctionPaths(fresh, sample_shape)
 
 

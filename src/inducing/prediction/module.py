@@ -1,8 +1,8 @@
 """Whole predictions as a plain module of the rows, for `inducing.exporting`: scaling, functions, likelihood, quantiles.
 
 The quantiles of `Predictive` are roots found by a loop that ends when all are accurate, and use special functions that other
-programs do not have. Here they are found by a fixed number of divisions of an interval, with the distribution function of the noise from
-a table. For y = f + r v, with noise v of a fixed distribution G,
+programs do not have. Here they are found by a fixed number of divisions of an interval, with the distribution function of
+the noise from a table. For y = f + r v, with noise v of a fixed distribution G,
 
     P(Y <= y | x) = 1/S sum_s G((y - f_s(x)) / r_s(x))
 """
@@ -42,6 +42,11 @@ class PredictionModule(nn.Module):
         quantiles: Levels of the quantiles, for likelihoods in `WITH_QUANTILES`.
         squeeze: Whether the single target has no axis of its own.
     """
+
+    input_mean: Tensor
+    input_std: Tensor
+    location: Tensor
+    scale: Tensor
 
     def __init__(
         self,
@@ -89,6 +94,14 @@ class MixtureQuantiles(nn.Module):
         functions: The functions, for the number of their outputs.
         levels: The levels of the quantiles.
     """
+
+    coefficients: Tensor
+    first_piece: Tensor
+    spread: Tensor
+    variance: Tensor
+    starts: Tensor
+    levels: Tensor
+    inner_points: Tensor
 
     def __init__(self, likelihood: Likelihood, functions: FunctionSamples, levels: Sequence[float]) -> None:
         super().__init__()
@@ -141,5 +154,5 @@ class MixtureQuantiles(nn.Module):
         place = torch.asinh(v / self.spread).clamp(-REACH, REACH * (1 - 1e-12)) + REACH
         piece = (place / step).floor()
         rest = place - step * piece
-        third, second, first, value = (row[piece.long() + self.first_piece] for row in self.coefficients)
+        third, second, first, value = (row[piece.long() + self.first_piece] for row in self.coefficients.unbind())
         return value + rest * (first + rest * (second + rest * third))
