@@ -23,6 +23,7 @@ from inducing.extras import require
 
 require("botorch")
 
+from botorch.acquisition.objective import ScalarizedPosteriorTransform  # noqa: E402
 from botorch.models.model import FantasizeMixin, Model  # noqa: E402
 from botorch.posteriors.ensemble import EnsemblePosterior  # noqa: E402
 from botorch.posteriors.posterior import Posterior  # noqa: E402
@@ -31,7 +32,7 @@ from botorch.sampling.normal import SobolQMCNormalSampler  # noqa: E402
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths  # noqa: E402
 
 from inducing.linalg.noise import seeded, standard_normal  # noqa: E402
-from inducing.nn.last_layer import LastLayerDraw, Update, draw_last_layer, noise_variance, update  # noqa: E402
+from inducing.nn.last_layer import Covariance, LastLayerDraw, Update, draw_last_layer, noise_variance, update  # noqa: E402
 from inducing.nn.likelihoods import Likelihood  # noqa: E402
 from inducing.nn.network import Network  # noqa: E402
 
@@ -235,6 +236,10 @@ class InducingModel(Model, FantasizeMixin):
         found = [self._untransform(each, X) for each in (values, noisy) if each is not None]
         if output_indices is not None:
             found = [each[..., output_indices] for each in found]
+        if isinstance(posterior_transform, ScalarizedPosteriorTransform):
+            # BoTorch's own code is for Gaussian posteriors
+            weights, offset = posterior_transform.weights.to(X), posterior_transform.offset
+            return DrawsPosterior(*((each @ weights + offset)[..., None] for each in found))
         posterior = DrawsPosterior(*found)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
@@ -291,14 +296,22 @@ class InducingModel(Model, FantasizeMixin):
 
     def _condition(self) -> None:
         """Compute the update of the last layer by all observations."""
-        observed, covariance = self._observations, self._draws.covariance
+        observed = self._observations
         assert observed is not None
-        assert covariance is not None
         rows, outputs = self._outputs_at(observed.x[None])
         given = observed.variance.to(outputs)
         variance = torch.where(given.isnan(), self._noise_variance(outputs), given)
         noise = observed.noise.reshape(len(outputs), *[1] * (outputs.ndim - 3), *observed.noise.shape[1:])
-        self._update = update(covariance, rows, self._means(outputs), observed.y, variance, noise.to(outputs))
+        self._update = update(self._covariance, rows, self._means(outputs), observed.y, variance, noise.to(outputs))
+
+    @property
+    def _covariance(self) -> Covariance:
+        """The covariance of the means of the targets."""
+        assert self._draws.covariance is not None
+        return self._draws.covariance.select(self._outputs)
+
+    def _set_transformed_inputs(self) -> None:
+        """Do nothing: the model holds no training inputs that an input transform would change."""
 
     def _draw(self) -> None:
         self._draws = draw_last_layer(self.network, self.num_samples, self.seed, self.likelihood)
@@ -339,8 +352,7 @@ class InducingModel(Model, FantasizeMixin):
         rows, outputs = self._outputs_at(x)
         values = self._means(outputs)
         if self._update is not None:
-            assert self._draws.covariance is not None
-            values = values + self._update.correct(self._draws.covariance, rows).to(values)
+            values = values + self._update.correct(self._covariance, rows).to(values)
         return self.location[self._outputs] + self.scale[self._outputs] * values
 
     def _noise(self, points: Float[Tensor, "1 *b q d"], given: bool | Tensor) -> Float[Tensor, "S *b q m"]:

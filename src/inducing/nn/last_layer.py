@@ -52,6 +52,10 @@ class Covariance(ABC):
     def between(self, left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> Float[Tensor, "S *batch G n k"]:
         """Return C for all pairs of rows, from their features."""
 
+    @abstractmethod
+    def select(self, outputs: list[int]) -> Covariance:
+        """Return the covariance of some of the outputs."""
+
 
 @dataclass(frozen=True, eq=False)
 class LinearCovariance(Covariance):
@@ -72,6 +76,9 @@ class LinearCovariance(Covariance):
 
     def between(self, left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> Float[Tensor, "S *batch G n k"]:
         return left[0] @ right[0].mT
+
+    def select(self, outputs: list[int]) -> LinearCovariance:
+        return self if self.root.shape[1] == 1 else replace(self, root=self.root[:, outputs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +112,9 @@ class ProcessCovariance(Covariance):
         one, other = (rows.expand(*batch, -1, -1).reshape(-1, *rows.shape[-2:]) for rows in (left[0], right[0]))
         prior = self.kernel.matrix(self.values, one, other).unflatten(0, batch)
         return (prior - left[1] @ right[1].mT)[..., None, :, :] + left[2] @ right[2].mT
+
+    def select(self, outputs: list[int]) -> ProcessCovariance:
+        return self if self.spread.shape[1] == 1 else replace(self, spread=self.spread[:, outputs])
 
 
 @dataclass(frozen=True, eq=False)
