@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,20 +22,23 @@ from torch import Tensor, nn
 from inducing.checks import check_kind, check_whole
 from inducing.extras import require
 
-require("botorch")
+with warnings.catch_warnings():
+    # packages that BoTorch imports still use torch.jit
+    warnings.simplefilter("ignore", DeprecationWarning)
+    require("botorch")
 
-from botorch.acquisition.objective import ScalarizedPosteriorTransform  # noqa: E402
-from botorch.models.model import FantasizeMixin, Model  # noqa: E402
-from botorch.posteriors.ensemble import EnsemblePosterior  # noqa: E402
-from botorch.posteriors.posterior import Posterior  # noqa: E402
-from botorch.sampling.get_sampler import GetSampler  # noqa: E402
-from botorch.sampling.normal import SobolQMCNormalSampler  # noqa: E402
-from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths  # noqa: E402
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models.model import FantasizeMixin, Model
+from botorch.posteriors.ensemble import EnsemblePosterior
+from botorch.posteriors.posterior import Posterior
+from botorch.sampling.get_sampler import GetSampler
+from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
 
-from inducing.linalg.noise import seeded, standard_normal  # noqa: E402
-from inducing.nn.last_layer import Covariance, LastLayerDraw, Update, draw_last_layer, noise_variance, update  # noqa: E402
-from inducing.nn.likelihoods import Likelihood  # noqa: E402
-from inducing.nn.network import Network  # noqa: E402
+from inducing.linalg.noise import seeded, standard_normal
+from inducing.nn.last_layer import Covariance, LastLayerDraw, Update, draw_last_layer, noise_variance, update
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
 
 if TYPE_CHECKING:
     from inducing.estimators.base import NetworkEstimator
@@ -238,8 +242,8 @@ class InducingModel(Model, FantasizeMixin):
             found = [each[..., output_indices] for each in found]
         if isinstance(posterior_transform, ScalarizedPosteriorTransform):
             # BoTorch's own code is for Gaussian posteriors
-            weights, offset = posterior_transform.weights.to(X), posterior_transform.offset
-            return DrawsPosterior(*((each @ weights + offset)[..., None] for each in found))
+            weights = posterior_transform.get_buffer("weights").to(X)
+            return DrawsPosterior(*((each @ weights + posterior_transform.offset)[..., None] for each in found))
         posterior = DrawsPosterior(*found)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
