@@ -23,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.linalg.cholesky import factorise
-from inducing.linalg.noise import seeded
+from inducing.linalg.noise import seeded, standard_normal
 from inducing.nn.context import DrawContext
-from inducing.nn.draw import Chain, Function
+from inducing.nn.draw import Chain, Function, FunctionSamples
 from inducing.nn.gp.functions import Path
 from inducing.nn.kernels import Kernel, Values
 from inducing.nn.layers.gp import GPLayer
@@ -56,6 +56,10 @@ class Covariance(ABC):
     def select(self, outputs: list[int]) -> Covariance:
         """Return the covariance of some of the outputs."""
 
+    @abstractmethod
+    def fold(self, last: Function, update: Update) -> Function:
+        """Return the last layer with the correction C(x, x') c of its first outputs, as a function of the same kind."""
+
 
 @dataclass(frozen=True, eq=False)
 class LinearCovariance(Covariance):
@@ -79,6 +83,12 @@ class LinearCovariance(Covariance):
 
     def select(self, outputs: list[int]) -> LinearCovariance:
         return self if self.root.shape[1] == 1 else replace(self, root=self.root[:, outputs])
+
+    def fold(self, last: Function, update: Update) -> Affine:
+        assert isinstance(last, Affine)
+        # h w + h A^-1 h(x')'c
+        change = (self.root @ (update.features[0].mT @ update.coefficients))[..., 0].mT
+        return replace(last, weights=last.weights + _pad(change, last.weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +125,17 @@ class ProcessCovariance(Covariance):
 
     def select(self, outputs: list[int]) -> ProcessCovariance:
         return self if self.spread.shape[1] == 1 else replace(self, spread=self.spread[:, outputs])
+
+    def fold(self, last: Function, update: Update) -> Path:
+        assert isinstance(last, Path)
+        rows, known, spread = update.features
+        # K_hx' c - K_hu R^-T (A'c - V[a] A'c), with A at the new rows: a path with more inducing inputs
+        coefficients = update.coefficients
+        explained = known.mT[:, None] @ coefficients - self.spread @ (spread.mT @ coefficients)
+        change = (self.inverse.mT[:, None] @ explained)[..., 0].mT
+        inputs = self.inducing_inputs.expand(len(rows), -1, -1)
+        old, new = last.correction - _pad(change, last.correction), _pad(coefficients[..., 0].mT, last.correction)
+        return replace(last, inducing_inputs=torch.cat([inputs, rows], 1), correction=torch.cat([old, new], 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +220,33 @@ def update(
     return Update(features, torch.cholesky_solve(residual.mT[..., None], factor))
 
 
+def sample_updated_functions(
+    network: Network,
+    likelihood: Likelihood,
+    x: Float[Tensor, "n *in"],
+    y: Float[Tensor, "n O"],
+    num_samples: int,
+    seed: int = 0,
+) -> FunctionSamples:
+    """Sample functions of a network given new data, as a frozen module of the same kind as without them."""
+    draws = draw_last_layer(network, num_samples, seed, likelihood)
+    if draws.covariance is None:
+        raise ValueError(
+            "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
+            "Fit the network to all data instead"
+        )
+    with torch.no_grad():
+        rows = draws.below(x[None])
+        rows = rows.expand(num_samples, *rows.shape[1:])
+        outputs = draws.last(rows)
+        mean = likelihood.mean(outputs)
+        covariance = draws.covariance.select(list(range(mean.shape[-1])))
+        noise = standard_normal(tuple(mean.shape), mean, seeded(seed, "noise of new data"))
+        found = update(covariance, rows, mean, y, noise_variance(likelihood, outputs), noise)
+        function = Chain((draws.below, covariance.fold(draws.last, found)))
+    return FunctionSamples(function, network.input_shape, network.dtype)
+
+
 def noise_variance(likelihood: Likelihood, outputs: Tensor) -> Tensor:
     """Return the variance of the noise for each output of the mean. Noise that is not Gaussian counts as Gaussian."""
     if likelihood.support != "real":
@@ -264,6 +312,11 @@ def _process_covariance(layer: GPLayer, path: Path, context: DrawContext) -> Pro
     spread = layer.posterior(ValuePrior(roots.root, mean), again, True).spread
     assert spread is not None
     return ProcessCovariance(path.kernel, path.values, inputs, roots.inverse, spread.double())
+
+
+def _pad(change: Float[Tensor, "S n m"], like: Float[Tensor, "S _ O"]) -> Float[Tensor, "S n O"]:
+    """Append zeros for outputs that are not means, in the dtype of the function."""
+    return torch.nn.functional.pad(change, (0, like.shape[-1] - change.shape[-1])).to(like.dtype)
 
 
 def _invert(factor: Float[Tensor, "*S F F"]) -> Float[Tensor, "*S F F"]:
