@@ -38,6 +38,7 @@ from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.training import fit
+from inducing.inference.updating import update
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
@@ -111,7 +112,24 @@ class NetworkEstimator(FittedEstimator, ABC):
             self._fit(X, y, sample_weight)
         return self
 
+    def update(self, X: Any, y: Any) -> Self:
+        """Condition the fitted model on new rows, without a new fit, for real targets.
+
+        The last layer is updated exactly given the layers below (`inducing.update`). Scales, the other layers and the noise
+        stay as they are. Noise that is not Gaussian counts as Gaussian with the same variance. Call it again for more rows,
+        and fit again after many. An updated estimator is exported with its update, but cannot be saved by `inducing.save`.
+        """
+        check_is_fitted(self, "network_")
+        y = self.encoding.check(y, type(self).__name__)
+        check_consistent_length(X, y)
+        x, targets = self.inputs_.apply(self._encode(X, reset=False), torch.float64), self.targets_.encode(y)
+        device = self.network_.device
+        self.updated_ = update(self.predictor, self.likelihood_, (x.to(device), targets.to(device)))
+        return self
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        if "updated_" in vars(self):
+            del self.updated_
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"
@@ -277,7 +295,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        functions = draw_functions(self.network_, self.likelihood_, n_samples, seed)
+        functions = draw_functions(self.predictor, self.likelihood_, n_samples, seed)
         return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 

@@ -41,7 +41,7 @@ def export_estimator(
             f"quantiles of a {type(likelihood).__name__} likelihood cannot be exported. Pass quantiles=(), and use the "
             "mean and standard deviation, or the probabilities of classes"
         )
-    functions = draw_functions(estimator.network_, estimator.likelihood_, estimator.n_samples, estimator.seed_).cpu()
+    functions = draw_functions(estimator.predictor, estimator.likelihood_, estimator.n_samples, estimator.seed_).cpu()
     encoding, inputs = estimator.targets_, estimator.inputs_
     squeeze = not isinstance(encoding, LabelTargets) and encoding.ndim == 1
     location, scale = encoding.scale
