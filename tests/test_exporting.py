@@ -104,6 +104,7 @@ def test_the_whole_graph_compiles(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_compiled_functions_agree():
     for network in (mlp(), deep_gp("matern32")):
         functions = network.sample_functions(4)
