@@ -207,6 +207,20 @@ def test_fantasies(network):
     torch.testing.assert_close(paths(points[0][None]), targets[0, 0].mT.expand(2, -1, -1), rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("network", [bnn, deep_gp])
+def test_batches_of_points_and_of_observations(network):
+    surrogate, points = model(network(2)), torch.rand(4, 3, 2).double()
+    single = surrogate.condition_on_observations(points[0], torch.ones(3, 2).double())
+    expected = torch.stack([single.posterior(each).values for each in points])
+    torch.testing.assert_close(single.posterior(points).values, expected)
+    several = surrogate.condition_on_observations(points, torch.ones(3, 2).double())
+    assert several.batch_shape == (4,)
+    torch.testing.assert_close(several.posterior(X).values[0], single.posterior(X).values)
+    torch.testing.assert_close(several.posterior(X[None, None]).values[0, 0], single.posterior(X).values)
+    acquisition = qLogExpectedImprovement(single.subset_output([0]), 1.0)
+    assert acquisition(points).shape == (4,)
+
+
 def test_moving_the_model():
     surrogate = model(bnn().float()).condition_on_observations(X[:1].float(), Y[:1].float())
     wide = surrogate.double()

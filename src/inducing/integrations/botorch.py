@@ -201,6 +201,11 @@ class InducingModel(Model, FantasizeMixin):
             model.get_buffer(name).copy_(value)
         for name, moment in zip(("location", "scale"), estimator.targets_.scale, strict=True):
             model.get_buffer(name).copy_(torch.as_tensor(moment))
+        if (updated := vars(estimator).get("updated_")) is not None:
+            x, y = updated.x * model.input_std + model.input_mean, updated.y
+            noise = standard_normal((num_samples, *y.shape), y, seeded(seed, "noise of new data"))
+            model._observations = _Observations(x, y, torch.full_like(y, torch.nan), noise)
+            model._condition()
         return model
 
     @property
@@ -215,7 +220,7 @@ class InducingModel(Model, FantasizeMixin):
 
     def forward(self, X: Float[Tensor, "*b q d"]) -> Float[Tensor, "*b S q m"]:
         """Return the values of all functions, without observation noise, in the units of the targets."""
-        return self._values(self.transform_inputs(X)[None]).movedim(0, -3).to(X.dtype)
+        return self._values(self._points(X)).movedim(0, -3).to(X.dtype)
 
     def posterior(  # type: ignore[override]
         self,
@@ -234,7 +239,7 @@ class InducingModel(Model, FantasizeMixin):
             posterior_transform: A BoTorch posterior transform.
         """
         self.eval()
-        points = self.transform_inputs(X)[None]
+        points = self._points(X)
         values = self._values(points)
         noisy = None if observation_noise is False else values + self._noise(points, observation_noise)
         found = [self._untransform(each, X) for each in (values, noisy) if each is not None]
@@ -288,7 +293,8 @@ class InducingModel(Model, FantasizeMixin):
         scale = self.scale[self._outputs]
         y = (Y.to(scale) - self.location[self._outputs]) / scale
         variance = torch.full_like(y, torch.nan) if noise is None else (noise.to(scale) / scale.square()).expand_as(y)
-        x = x.expand(*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), -1, -1)
+        batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        x, y, variance = (each.expand(*batch, -1, -1) for each in (x, y, variance))
         old = self._observations
         count = 0 if old is None else old.noise.shape[1]
         generator = seeded(self.seed, f"noise of observations from {count}")
@@ -334,6 +340,11 @@ class InducingModel(Model, FantasizeMixin):
         model = copy.copy(self)
         model._modules, model._buffers = dict(self._modules), dict(self._buffers)
         return model
+
+    def _points(self, X: Float[Tensor, "*b q d"]) -> Float[Tensor, "1 *b q d"]:
+        """Return the transformed points, with at least the batch shape of the observations."""
+        points = self.transform_inputs(X)
+        return points.expand(*torch.broadcast_shapes(points.shape[:-2], self.batch_shape), -1, -1)[None]
 
     def _outputs_at(self, x: Float[Tensor, "#S *b n d"]) -> tuple[Tensor, Tensor]:
         """Return the inputs and the outputs of the last layer, (S, *b, n, ...)."""

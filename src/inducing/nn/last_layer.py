@@ -166,9 +166,14 @@ class Update(NamedTuple):
     coefficients: Float[Tensor, "S *batch O n 1"]
 
     def correct(self, covariance: Covariance, rows: Rows) -> Float[Tensor, "S *batch q O"]:
-        """Return the correction at rows of inputs of the last layer."""
-        cross = covariance.between(covariance.features(rows), self.features)
-        return (cross @ self.coefficients)[..., 0].mT
+        """Return the correction at rows of inputs of the last layer, which may have more batch axes than the new data."""
+        missing = (rows.ndim - 3) - (self.coefficients.ndim - 4)
+
+        def align(part: Tensor) -> Tensor:
+            return part.reshape(len(part), *[1] * missing, *part.shape[1:])
+
+        cross = covariance.between(covariance.features(rows), tuple(map(align, self.features)))
+        return (cross @ align(self.coefficients))[..., 0].mT
 
 
 def draw_last_layer(
