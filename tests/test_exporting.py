@@ -123,6 +123,21 @@ def test_activations_in_both_precisions(dtype, tmp_path):
     np.testing.assert_allclose(run(tmp_path / "model.onnx", x)[0], functions(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_gaussian_processes_in_float64_are_exact(tmp_path):
+    """Rounding to float32 anywhere would be amplified by the inverse of the kernel matrix of inducing inputs close by."""
+    x = torch.linspace(-2, 2, 36).sin().reshape(12, 3).double()
+    kernel = KERNELS.ArcCosine() + KERNELS.Matern52()
+    functions = inducing.Network([inducing.GPLayer(3, 2, kernel)], inducing_points=x[:6]).sample_functions(2)
+    functions.export(tmp_path / "model.onnx")
+    expected = functions(x).numpy()
+    np.testing.assert_allclose(run(tmp_path / "model.onnx", x)[0], expected, rtol=1e-5, atol=1e-5)
+    # the file is exact; optimisations of onnxruntime round constants that multiply a matrix product to float32
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": x.numpy()})[0], expected, rtol=0, atol=1e-9)
+
+
 def test_a_program_of_torch_export_in_a_file(tmp_path):
     functions, x = deep_gp("squared-exponential").sample_functions(2), X
     functions.export(tmp_path / "model.pt2")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -81,18 +82,30 @@ def trace(module: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
 
 
 def _to_onnx(program: torch.export.ExportedProgram, outputs: Sequence[str], description: dict[str, Any]) -> bytes:
+    import onnxscript
+
     formulas = _float64_formulas()
     if any(node.target in formulas for node in program.graph.nodes):
         program = program.run_decompositions(formulas)
+    numbers = _replace_numbers(program)
     temporary = [f"output_{name}" for name in outputs]
+    # optimised below, with the right numbers
     written = torch.onnx.export(
-        program, (), dynamo=True, verbose=False, input_names=["x"], output_names=temporary, external_data=False
+        program,
+        (),
+        dynamo=True,
+        verbose=False,
+        optimize=False,
+        external_data=False,
+        input_names=["x"],
+        output_names=temporary,
     )
     assert written is not None
     model = written.model_proto
     # the exporter might give a node that computes a mean the name of the output "mean"
     _rename(model.graph, {name: f"inner_{name}" for name in outputs} | dict(zip(temporary, outputs, strict=True)))
-    _restore_numbers(model, program)
+    _restore_numbers(model, numbers)
+    model = onnxscript.optimizer.optimize(model)
     if model.ByteSize() > LARGEST:
         raise ValueError(
             f"the ONNX file would have {model.ByteSize() / 2**30:.1f} GiB; the limit is 2. Draw fewer samples"
@@ -111,17 +124,39 @@ def _rename(graph: Any, names: dict[str, str]) -> None:
         value.name = names.get(value.name, value.name)
 
 
-def _restore_numbers(model: Any, program: torch.export.ExportedProgram) -> None:
-    """Write numbers of the code, such as sqrt(5), in float64 again. The exporter of torch 2.13 rounds them to float32."""
-    from onnx import TensorProto, numpy_helper
+def _replace_numbers(program: torch.export.ExportedProgram) -> dict[float, float]:
+    """Replace numbers of the code in float64, such as sqrt(5), by numbers that float32 represents, and return both.
 
-    arguments = torch.utils._pytree.tree_leaves([(node.args, node.kwargs) for node in program.graph.nodes])
-    exact = {float(np.float32(number)): number for number in arguments if isinstance(number, float)}
-    for constant in model.graph.initializer:
-        if constant.data_type == TensorProto.DOUBLE and not constant.dims:
-            rounded = float(numpy_helper.to_array(constant))
-            restored = np.array(exact.get(rounded, rounded), dtype=np.float64)
-            constant.CopyFrom(numpy_helper.from_array(restored, constant.name))
+    The exporter of torch 2.13 rounds them to float32, and the inverse of a kernel matrix would amplify the error. The new
+    numbers are large and unlike any other in the model.
+    """
+    numbers: dict[float, float] = {}
+
+    def replace(number: Any) -> Any:
+        if not isinstance(number, float) or not math.isfinite(number) or float(np.float32(number)) == number:
+            return number
+        placeholder = 2.0**100 * (1 + (len(numbers) + 1) / 2**20)
+        numbers[placeholder] = number
+        return placeholder
+
+    for node in program.graph.nodes:
+        values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+        if node.op == "call_function" and any(isinstance(v, Tensor) and v.dtype == torch.float64 for v in values):
+            node.args, node.kwargs = torch.utils._pytree.tree_map(replace, (node.args, node.kwargs))
+    return numbers
+
+
+def _restore_numbers(model: Any, numbers: dict[float, float]) -> None:
+    """Write the numbers of the code into an ONNX model in float64."""
+    from onnx import numpy_helper
+
+    constants = [attribute.t for node in model.graph.node for attribute in node.attribute if attribute.HasField("t")]
+    for constant in (*model.graph.initializer, *constants):
+        if math.prod(constant.dims) == 1:
+            value = numpy_helper.to_array(constant)
+            if float(value.item()) in numbers:
+                restored = np.full(value.shape, numbers[float(value.item())], dtype=np.float64)
+                constant.CopyFrom(numpy_helper.from_array(restored, constant.name))
 
 
 def _check_onnx(content: bytes, example: Tensor, expected: Sequence[Tensor]) -> None:
@@ -163,9 +198,11 @@ def _only_float64(formula: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def _acos(x: Tensor) -> Tensor:
-    # the angle a in float32 is wrong by d = acos(x) - a:
-    # sin(d) = sin(acos(x)) cos(a) - x sin(a),   d = sin(d) + sin(d)^3 / 6
-    angle = torch.acos(x.float()).double()
+    # acos|x| = sqrt(1 - |x|) p(|x|), to 7e-5 (Abramowitz & Stegun, 4.4.45)
+    size = x.abs()
+    angle = (1 - size).sqrt() * (1.5707288 + size * (-0.2121144 + size * (0.0742610 - size * 0.0187293)))
+    angle = torch.where(x < 0, math.pi - angle, angle)
+    # it is wrong by d = acos(x) - angle:   sin(d) = sin(acos(x)) cos(angle) - x sin(angle),   d = sin(d) + sin(d)^3 / 6
     sine = ((1 - x) * (1 + x)).sqrt() * angle.cos() - x * angle.sin()
     return angle + sine + sine**3 / 6
 
