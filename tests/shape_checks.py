@@ -40,17 +40,22 @@ def _check_new(function, typechecker, held):
     # an instance has no fields yet
     first = 1 if function.__name__ in ("__init__", "__post_init__") else 0
     # made when it is first needed, since it takes milliseconds
-    checked = functools.cache(lambda: _check_every_call(function, typechecker=typechecker))
+    checked = []
 
     @functools.wraps(function)
     def call(*args, **kwargs):
+        if torch.compiler.is_compiling():
+            # shapes are symbols
+            return function(*args, **kwargs)
         described = [_describe(value) for value in args[first:]]
         if kwargs:
             described.append(_describe(kwargs))
         described = tuple(described)
         if described in held:
             return function(*args, **kwargs)
-        result = checked()(*args, **kwargs)
+        if not checked:
+            checked.append(_check_every_call(function, typechecker=typechecker))
+        result = checked[0](*args, **kwargs)
         held.add(described)
         return result
 

@@ -16,7 +16,8 @@ from inducing.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 # packages that are slow to import or optional
-LATER = {"typer", "rich", "matplotlib", "pooch", "joblib", "filelock", "pandas", "sklearn", "scipy", "pyarrow"}
+LATER = {"typer", "rich", "matplotlib", "pooch", "joblib", "filelock", "pandas", "sklearn", "scipy", "pyarrow", "onnx"}
+LATER |= {"onnxruntime", "botorch", "gpytorch"}
 # train, predict, save and load
 BASE = """
 import inducing, sys, tempfile, torch
@@ -108,6 +109,8 @@ USES = [
     ("pooch", "experiments", "inducing.data.uci.load('yacht')"),
     ("pooch", "experiments", "inducing.data.images.load('mnist')"),
     ("tensorboard", "tensorboard", "inducing.TensorBoard('logs')"),
+    ("onnx", "onnx", "inducing.models.mlp(2, 1, [5], num_inducing=5).sample_functions(2).export('model.onnx')"),
+    ("botorch", "botorch", "import inducing.integrations.botorch"),
     ("matplotlib", "plots", "inducing.plots.plot_band([0], [0], [0])"),
     ("matplotlib", "plots", "inducing.pages.render(None)"),
     ("matplotlib", "plots", "from inducing.experiments.engine.figures import panels; panels(1, 1, (1, 1))"),
@@ -184,12 +187,13 @@ def test_imports_go_only_upwards():
         "tables.reading",
         "tables.schema",
         "estimators",
+        "integrations",
         "tables",
         "experiments",
         "cli",
         "__main__",
     ]
-    free = {"arrays", "autocasting", "checks", "errors", "extras", "files", "memory", "threads", "waiting"}
+    free = {"arrays", "autocasting", "checks", "errors", "exporting", "extras", "files", "memory", "threads", "waiting"}
 
     def place(module):
         """A module that is listed by itself, or its package."""

@@ -33,6 +33,7 @@ from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.parallel import ranks as distributed
 from inducing.inference.recipes import Recipe
 from inducing.inference.training import fit
+from inducing.inference.updating import UpdatedNetwork, update
 from inducing.nn import kernels, models
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.layers import Linear, Residual
@@ -143,6 +144,7 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TensorBoard",
+    "UpdatedNetwork",
     "choose_inducing_points",
     "data",
     "distributed",
@@ -159,6 +161,7 @@ __all__ = [
     "recipes",
     "register",
     "save",
+    "update",
 ]
 
 

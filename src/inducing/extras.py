@@ -16,6 +16,10 @@ EXTRAS = {
     "typer": "cli",
     "distributed": "dask",
     "tensorboard": "tensorboard",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "onnxruntime": "onnx",
+    "botorch": "botorch",
 }
 
 

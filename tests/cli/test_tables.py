@@ -2,10 +2,12 @@
 
 import gzip
 import io
+import json
 import os
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -420,3 +422,25 @@ def test_classes_that_are_numbers_are_noticed_before_training(here):
     TABLE[[*INPUTS]].assign(price=range(1000, 1000 + len(TABLE))).to_csv("t.csv", index=False)
     done = run("fit", "t.csv", "--target", "price", "--task", "classification", "--max-steps", "1")
     assert refused(done, "no class of 'price'")
+
+
+def test_export(model, monkeypatch):
+    # quantiles take most of the time, and are tested elsewhere
+    monkeypatch.setattr("inducing.prediction.module.DIVISIONS", 1)
+    done = run("export", model, "--out", "served.onnx", "--quantile", 0.5)
+    assert (done.exit_code, done.stdout) == (0, "model: served.onnx\n"), done.stderr
+    session = onnxruntime.InferenceSession("served.onnx", providers=["CPUExecutionProvider"])
+    described = session.get_modelmeta().custom_metadata_map
+    assert json.loads(described["targets"]) == ["price"]
+    estimator = inducing.load(model)["estimator"]
+    rows = estimator.schema_.encode(TABLE[list(INPUTS)]) if estimator.schema_ else TABLE[list(INPUTS)].to_numpy(float)
+    (mean,) = session.run(["mean"], {"x": rows})
+    np.testing.assert_allclose(mean, estimator.predict(TABLE[list(INPUTS)]), rtol=1e-5)
+
+
+def test_export_refuses(model):
+    assert refused(run("export", model, "--to", "tflite"), "tflite", "onnx")
+    assert refused(run("export", model, "--to", "torch", "--out", "m.onnx"), "m.pt2")
+    assert refused(run("export", model, "--quantile", 5), "between 0 and 1")
+    assert refused(run("export", "t.csv"), "t.csv")
+    assert not Path("m.onnx").exists()

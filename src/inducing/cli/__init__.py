@@ -25,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 data_app = typer.Typer(add_completion=False, help="List, download and check datasets.")
 app.command("fit")(tables.fit)
 app.command("predict")(tables.predict)
+app.command("export")(tables.export)
 app.add_typer(data_app, name="data")
 
 Names = Annotated[list[str], typer.Argument(help=f"Datasets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]

@@ -1,4 +1,4 @@
-"""Tables in the terminal: `inducing fit` and `inducing predict`.
+"""Tables in the terminal: `inducing fit`, `inducing predict` and `inducing export`.
 
 Modules that read and fit tables are imported inside the commands: scikit-learn and pandas take as long to import as torch,
 and `inducing --help` and `inducing reproduce` do not need them.
@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from inducing.checks import check_known
 from inducing.cli.messages import one_line_errors, one_line_warnings
 from inducing.files import check_writable, open_atomically, write_atomically
 from inducing.inference.parallel.ranks import is_first
@@ -25,6 +26,7 @@ STDOUT = Path("-")
 LIKELIHOODS = (
     "gaussian, heteroscedastic, student-t, heteroscedastic-student-t, poisson, negative-binomial; categorical."
 )
+FORMATS = {"onnx": ".onnx", "torch": ".pt2"}
 Exclude = Annotated[list[str] | None, typer.Option(help="Column to ignore (repeatable).")]
 
 
@@ -134,6 +136,32 @@ def predict(
         bar.update(task, total=rows)
     if out != STDOUT:
         typer.echo(f"{counted(rows, 'row')}: {out}")
+
+
+@_messages("export")
+def export(
+    model: Annotated[Path, typer.Argument(help="A model file of `inducing fit`.")],
+    to: Annotated[str, typer.Option(help="onnx (ONNX) or torch (a program of torch.export).")] = "onnx",
+    out: Annotated[
+        Path | None, typer.Option(help="File to write. Default: MODEL with .onnx or .pt2.", dir_okay=False)
+    ] = None,
+    quantile: Annotated[
+        list[float] | None, typer.Option(help="Level of a quantile (repeatable). Default: 0.05, 0.5, 0.95.")
+    ] = None,
+) -> None:
+    """Write a model as a file that other programs run: rows in, mean, standard deviation and quantiles out."""
+    from inducing.estimators.exporting import export_estimator
+    from inducing.tables.predicting import TableModel
+
+    check_known("format", to, FORMATS)
+    out = model.with_suffix(FORMATS[to]) if out is None else out
+    if out.suffix != FORMATS[to]:
+        wanted = out.with_suffix(FORMATS[to]).name
+        raise ValueError(f"--to {to} writes {FORMATS[to]} files. Name it {wanted}, not {out.name}.")
+    _check_files({"model": model}, {"out": out})
+    loaded = TableModel.load(model)
+    export_estimator(loaded.estimator, out, quantile, loaded.targets)
+    typer.echo(f"model: {out}")
 
 
 def _check_files(inputs: dict[str, Path], outputs: dict[str, Path | None]) -> None:

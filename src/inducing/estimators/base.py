@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,6 +29,7 @@ from torch import Tensor
 from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
+from inducing.estimators.exporting import export_estimator
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.stages import Rows
 from inducing.estimators.state import FittedEstimator
@@ -38,6 +40,7 @@ from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.training import fit
+from inducing.inference.updating import update
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
@@ -114,7 +117,22 @@ class NetworkEstimator(FittedEstimator, ABC):
             self._fit(X, y, sample_weight, eval_set)
         return self
 
+    def update(self, X: Any, y: Any) -> Self:
+        """Condition the fitted model on new rows, without a new fit, for real targets.
+
+        The last layer is updated exactly given the layers below (`inducing.update`). Scales, the other layers and the noise
+        stay as they are. Noise that is not Gaussian counts as Gaussian with the same variance. Call it again for more rows,
+        and fit again after many. An updated estimator is exported with its update, but cannot be saved by `inducing.save`.
+        """
+        check_is_fitted(self, "network_")
+        x, targets = self._encode_rows(X, y)
+        device = self.network_.device
+        self.updated_ = update(self.predictor, self.likelihood_, (x.to(device), targets.to(device)))
+        return self
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: tuple[Any, Any] | None) -> None:
+        if "updated_" in vars(self):
+            del self.updated_
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"
@@ -215,6 +233,20 @@ class NetworkEstimator(FittedEstimator, ABC):
         seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
         return self._draw(n_samples, int(seed))
 
+    def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
+        """Write the predictions to a file that other programs run: ONNX (.onnx), or `torch.export` (.pt2).
+
+        The input ``x`` is (N, D) in float64: the columns of the fit, with text columns already encoded by the schema. The
+        outputs are ``mean``, ``std``, ``aleatoric_std``, ``epistemic_std`` and ``quantiles``, in the shapes of `predict`
+        and `predict_quantiles`; or ``probabilities`` in the order of ``classes_``. An ONNX file also holds the names of the
+        inputs, the classes and the levels.
+
+        Arguments:
+            path: File to write.
+            quantiles: Levels of the quantiles. Default: 0.05, 0.5 and 0.95, and none for classes and counts.
+        """
+        export_estimator(self, path, quantiles)
+
     def _choice(self) -> Choice:
         """The likelihood that `likelihood` names."""
         name, optimal = self.likelihood, self._optimal_posterior()
@@ -286,7 +318,7 @@ class NetworkEstimator(FittedEstimator, ABC):
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        functions = draw_functions(self.network_, self.likelihood_, n_samples, seed)
+        functions = draw_functions(self.predictor, self.likelihood_, n_samples, seed)
         return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 

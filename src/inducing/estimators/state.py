@@ -18,6 +18,7 @@ from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import Choice
 from inducing.estimators.targets import LabelTargets, NumericTargets, decode_scale, encode_scale
 from inducing.inference.history import History
+from inducing.inference.updating import UpdatedNetwork
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving.registry import State, Tensors
@@ -43,6 +44,7 @@ class FittedEstimator(BaseEstimator):
     feature_names_in_: np.ndarray
     seed_: int
     elbo_: float
+    updated_: UpdatedNetwork
 
     # the likelihoods of fitted estimators by name, and the encoding of their targets
     likelihoods: ClassVar[dict[str, Choice]]
@@ -54,9 +56,18 @@ class FittedEstimator(BaseEstimator):
         names = vars(self).get("feature_names_in_")
         return None if names is None else [str(name) for name in names]
 
+    @property
+    def predictor(self) -> Network | UpdatedNetwork:
+        """The fitted network, with the rows of `update` if there are any."""
+        return vars(self).get("updated_", self.network_)
+
     def to_state(self) -> State:
         """A fitted estimator without its network and likelihood, as JSON and tensors."""
         check_is_fitted(self, "network_")
+        if "updated_" in vars(self):
+            raise ValueError(
+                "an updated estimator cannot be saved. Save it before the update, fit it to all rows, or export it"
+            )
         targets, tensors = self.targets_.to_state()
         state = {
             "class": type(self).__name__,

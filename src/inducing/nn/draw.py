@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.checks import check_inputs
+from inducing.exporting import export_module
+from inducing.linalg.noise import seeded, standard_normal
 from inducing.linalg.precision import Precision
 
 
@@ -219,6 +222,15 @@ class FunctionSamples(nn.Module):
     def forward(self, x: Float[Tensor, "B *in"]) -> Float[Tensor, "S B *out"]:
         """Run all sampled functions on a batch."""
         return self.function(check_inputs(x, self.input_shape, self.dtype)[None])
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the functions to a file that other programs run: ONNX (.onnx), or `torch.export` (.pt2).
+
+        The input ``x`` has any number of rows; the output ``outputs`` is (S, B, ...). No factorisation or solve is left in
+        the file. An ONNX file is compared with torch before it is written.
+        """
+        example = standard_normal((2, *self.input_shape), self.get_buffer("_input_dtype"), seeded(0, "example rows"))
+        export_module(self, example, path, ["outputs"])
 
 
 def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -22,6 +22,7 @@ from inducing.inference.hmc.sampler import HMCSamples
 from inducing.inference.identity import checksums
 from inducing.inference.parallel.division import check_parallel, shares
 from inducing.inference.parallel.ranks import ALONE, Ranks, join
+from inducing.inference.updating import UpdatedNetwork
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood, integer_quantile
@@ -174,7 +175,7 @@ class Predictive:
 
 
 def predict(
-    network: Network | HMCSamples,
+    network: Network | UpdatedNetwork | HMCSamples,
     likelihood: Likelihood,
     x: Float[Tensor, "B *in"],
     num_samples: int | None = None,
@@ -187,7 +188,7 @@ def predict(
     The same seed draws the same functions for every batch size.
 
     Arguments:
-        network: A fitted network, or the draws of `inducing.hmc`.
+        network: A fitted network, the result of `inducing.update`, or the draws of `inducing.hmc`.
         likelihood: The likelihood of the network.
         x: New inputs.
         num_samples: Number of posterior draws in the mixture. Default: 100. All draws of `inducing.hmc` are used.
@@ -240,7 +241,7 @@ def predict(
 
 
 def _check_order(network: object, likelihood: object) -> None:
-    if not (isinstance(network, Network | HMCSamples) and isinstance(likelihood, Likelihood)):
+    if not (isinstance(network, Network | UpdatedNetwork | HMCSamples) and isinstance(likelihood, Likelihood)):
         found = f"{type(network).__name__}, {type(likelihood).__name__}"
         raise TypeError(f"the order is predict(network, likelihood, x), got predict({found}, ...)")
 
@@ -259,7 +260,7 @@ def _draws_of_hmc(samples: HMCSamples, x: Tensor, num_samples: int | None, paral
 
 
 def _draw(
-    network: Network, likelihood: Likelihood, x: Tensor, num_samples: int, seed: int, ranks: Ranks
+    network: Network | UpdatedNetwork, likelihood: Likelihood, x: Tensor, num_samples: int, seed: int, ranks: Ranks
 ) -> FunctionSamples:
     """Return this rank's draws from a network."""
     check_inputs(x, network.input_shape, network.dtype)

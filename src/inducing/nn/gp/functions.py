@@ -185,6 +185,9 @@ class Path(Function):
     weights: Float[Tensor, "S K O"]
 
     def __call__(self, x: Float[Tensor, "#S N D"]) -> Float[Tensor, "S N O"]:
+        if torch.compiler.is_compiling():
+            # the number of rows is not known
+            return self._evaluate(x.double()).to(x.dtype)
         # in chunks, since the features of all rows at once would have samples x rows x features elements
         samples, count = self.weights.shape[:2]
         chunks = x.split(max(1, CHUNK // (samples * count)), 1)

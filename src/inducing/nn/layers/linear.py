@@ -140,7 +140,7 @@ class Linear(Layer):
         return f"{self.in_features}, {self.out_features}, {bias}{self.prior_spec}, {self.posterior_spec}"
 
 
-def with_ones(x: Float[Tensor, "S B in"]) -> Float[Tensor, "S B F"]:
+def with_ones(x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows F"]:
     """Append a column of ones for the bias: (x, 1)."""
     return torch.cat([x, x.new_ones(1).expand(*x.shape[:-1], 1)], -1)
 

@@ -128,7 +128,7 @@ class OptimalWeights(OptimalModule, base.WeightModule):
         assert inputs is not None
         return regress(
             inputs,
-            _as_pseudo_likelihood(self, context),
+            as_pseudo_likelihood(self, context),
             prior,
             context.num_samples,
             generator=context.generator,
@@ -154,7 +154,7 @@ class OptimalValues(OptimalModule, base.ValueModule):
     inducing_inputs = None
 
     def forward(self, prior: base.ValuePrior, context: DrawContext, integrate: bool = False) -> base.ValueSample:
-        return regress_values(_as_pseudo_likelihood(self, context), prior, context, False, integrate)
+        return regress_values(as_pseudo_likelihood(self, context), prior, context, False, integrate)
 
     def log_density(
         self, whitened: Float[Tensor, "S M O"], prior: base.ValuePrior, context: DrawContext
@@ -224,7 +224,7 @@ class HeteroscedasticWeights(OptimalModule, base.WeightModule):
         ]
 
 
-def _as_pseudo_likelihood(module: OptimalModule, context: DrawContext) -> PseudoOutputs:
+def as_pseudo_likelihood(module: OptimalModule, context: DrawContext) -> PseudoOutputs:
     """Return the likelihood as a pseudo-likelihood: V = Y, Lambda = row weight / noise variance."""
     module.check_likelihood(context.likelihood)
     assert isinstance(context.likelihood, Gaussian)
