@@ -94,6 +94,10 @@ class NetworkEstimator(FittedEstimator, ABC):
     def _width(self) -> int:
         """Approximate number of values that a prediction holds for each row and draw."""
 
+    @abstractmethod
+    def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> Any:
+        """Learn the encoding of the targets for a likelihood."""
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to data.
 
@@ -190,8 +194,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
         return self._draw(n_samples, int(seed))
 
-    def _choice(self) -> Choice:
-        """The likelihood that `likelihood` names."""
+    def _choice(self, y: np.ndarray) -> Choice:
+        """The likelihood that `likelihood` names, for these targets."""
         name, optimal = self.likelihood, self._optimal_posterior()
         exact = None if optimal is None else EXACT[optimal.heteroscedastic]
         if is_auto(name):
@@ -218,10 +222,10 @@ class NetworkEstimator(FittedEstimator, ABC):
         """Learn the scales of the data, choose inducing points, and make the network and the likelihood."""
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        choice = self._choice()
+        choice = self._choice(y)
         check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
-        self.targets_ = self.encoding.fit(y, counts, choice.likelihood.support == "real")
+        self.targets_ = self._learn_targets(y, counts, choice)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         outputs = choice.outputs * self.targets_.num_outputs
         self.likelihood_ = choice.make(self.targets_.num_outputs).double()
@@ -303,12 +307,12 @@ class SampledFunctions:
     def predict_batches(self, X: Any) -> Iterator[Predictive]:
         """The same, one batch of rows at a time."""
         estimator = self.estimator
-        location, scale = estimator.targets_.scale
+        likelihood, location, scale = estimator.targets_.to_original_scale(self.likelihood)
         rows = estimator._encode(X, reset=False)
         batch_size = max(1, BATCH_NUMBERS // (int(self.n_samples) * estimator._width()))
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
             outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
-            yield Predictive(outputs, self.likelihood, location, scale, self.seed)
+            yield Predictive(outputs, likelihood, location, scale, self.seed)
 
 
 def has_text(X: object) -> bool:

@@ -42,6 +42,9 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         samples = self.sample_functions(n_samples, random_state).predict(X).samples
         return self.classes_[samples.numpy().T]
 
+    def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> LabelTargets:
+        return LabelTargets.fit(y)
+
 
 @register
 class BNNClassifier(Classifier, BNN):

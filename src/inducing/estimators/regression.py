@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.likelihoods import COUNTS, REGRESSION, Choice
-from inducing.estimators.targets import NumericTargets
+from inducing.estimators.base import NetworkEstimator, is_auto
+from inducing.estimators.likelihoods import COUNTS, EXACT, REGRESSION, Choice
+from inducing.estimators.targets import NumericTargets, choose_log_scale
 from inducing.saving import register
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Regressor(RegressorMixin, NetworkEstimator):
     """The methods of regressors."""
+
+    target_transform: str = "none"
 
     likelihoods: ClassVar[dict[str, Choice]] = REGRESSION
     encoding = NumericTargets
@@ -69,6 +74,25 @@ class Regressor(RegressorMixin, NetworkEstimator):
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
+    def _choice(self, y: np.ndarray) -> Choice:
+        choice = super()._choice(y)
+        is_normal = choice in (REGRESSION[name] for name in EXACT.values())
+        # on a log scale a mean exists with Gaussian noise only
+        return choice if is_normal or not any(self._choose_log_scale(y)) else REGRESSION["heteroscedastic"]
+
+    def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> NumericTargets:
+        is_real = choice.likelihood.support == "real"
+        return NumericTargets.fit(y, weights, is_real, self._choose_log_scale(y, weights))
+
+    def _choose_log_scale(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> tuple[bool, ...]:
+        """Choose for each target whether the network predicts its logarithm."""
+        if is_auto(self.likelihood) or self.likelihood in EXACT.values():
+            return choose_log_scale(self.target_transform, y, weights)
+        if self.target_transform == "log":
+            advice = "Use the likelihood 'gaussian' or 'heteroscedastic', or target_transform 'none'"
+            raise ValueError(f"target_transform 'log' does not support the likelihood {self.likelihood!r}. {advice}.")
+        return choose_log_scale("none" if is_auto(self.target_transform) else self.target_transform, y)
+
     def _predict_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         predictive = self.predict_distribution(X)
         means = predictive.function_means
@@ -81,6 +105,7 @@ class Regressor(RegressorMixin, NetworkEstimator):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class BNNRegressor(Regressor, BNN):
     """Regression with a Bayesian neural network.
 
@@ -97,6 +122,9 @@ class BNNRegressor(Regressor, BNN):
         likelihood: "gaussian", noise with constant variance; "heteroscedastic", Gaussian noise that depends on the inputs;
             "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts. Default
             ("auto"): "heteroscedastic", or "gaussian" if the posterior is "...->optimal".
+        target_transform: "log" models the logarithm of positive targets; predictions, with their densities and intervals,
+            are those of the targets themselves (a mixture of log-normal distributions). "auto" chooses it for each target
+            that is positive and has a skewness above 1, if its logarithm has less than half of that. Default: "none".
         recipe: "fast", "paper", or a `Recipe`. "fast" has fewer samples and steps than in `inducing.fit`, and a cold
             posterior below 1,750 rows, where the whole KL gives intervals that are too wide: the KL below the last layer
             has weight rows / 1,750, at least 0.1. ``batch_size`` and ``patience`` replace those of the recipe.
@@ -126,6 +154,7 @@ class BNNRegressor(Regressor, BNN):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class DeepGPRegressor(Regressor, DeepGP):
     """Regression with a deep Gaussian process.
 
@@ -135,7 +164,8 @@ class DeepGPRegressor(Regressor, DeepGP):
             of 0.1, near the identity, which learns faster.
         posterior: A posterior or its name, as in `inducing.models.deep_gp`: "global" (default), "local", "dsvi", ...
         num_inducing: Number of inducing points, at most that of distinct rows. Default ("auto"): 100.
-        likelihood: As in `BNNRegressor`. Default ("auto"): "heteroscedastic-student-t".
+        likelihood: As in `BNNRegressor`. Default ("auto"): "heteroscedastic-student-t", or "heteroscedastic" on a log scale.
+        target_transform: As in `BNNRegressor`.
         recipe: "fast" (fewer samples and steps than in `inducing.fit`), "paper:dgp", or a `Recipe`.
         max_steps: Maximum number of gradient steps. Default: that of the recipe.
         batch_size: Rows in a mini-batch.
