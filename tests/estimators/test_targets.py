@@ -27,14 +27,14 @@ SMALL = {"num_inducing": 15, "n_samples": 20, "max_steps": 60, "random_state": 0
     ids=["log-normal", "normal", "negative", "uniform", "exponential", "constant", "large"],
 )
 def test_auto_looks_at_the_skewness(y, expected):
-    assert choose_log_scale("auto", y) == (expected,)
+    assert choose_log_scale("auto", "auto", y) == (expected,)
 
 
 def test_each_target_is_chosen_by_itself_and_a_weight_is_a_number_of_rows():
     y = np.stack([PRICE, -PRICE, X[:, 0]], 1)
-    assert choose_log_scale("auto", y) == (True, False, False)
+    assert choose_log_scale("auto", "auto", y) == (True, False, False)
     weights = np.r_[np.ones(79), 0.0]
-    assert choose_log_scale("auto", np.r_[PRICE[:79], 1e-300][:, None], weights) == (True,)
+    assert choose_log_scale("auto", "auto", np.r_[PRICE[:79], 1e-300][:, None], weights) == (True,)
 
 
 @pytest.mark.parametrize("kind", [inducing.BNNRegressor, inducing.DeepGPRegressor])

@@ -98,11 +98,15 @@ class NetworkEstimator(FittedEstimator, ABC):
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> Any:
         """Learn the encoding of the targets for a likelihood."""
 
+    @abstractmethod
+    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+        """The numbers on which text columns with many levels have effects."""
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the network to data.
 
         Arguments:
-            X: Inputs (N, D): an array or a pandas.DataFrame. Text columns of a table are one-hot encoded by a `Schema`.
+            X: Inputs (N, D): an array or a pandas.DataFrame. A `Schema` encodes the text and the dates of a table.
             y: Targets (N,). Regressors also accept several targets (N, O), and counts as whole numbers. Classifiers accept
                 labels of any type.
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
@@ -146,7 +150,7 @@ class NetworkEstimator(FittedEstimator, ABC):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = self.encoding.check(y, type(self).__name__)
         check_consistent_length(X, y)
-        rows = self._encode(X, reset)
+        rows = self._encode(X, reset, y)
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         positive = weights > 0
         if not positive.any():
@@ -225,6 +229,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         choice = self._choice(y)
         check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
+        if self.schema_ is not None:
+            self.inputs_ = self.schema_.balance(self.inputs_)
         self.targets_ = self._learn_targets(y, counts, choice)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         outputs = choice.outputs * self.targets_.num_outputs
@@ -240,12 +246,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
         self.network_ = self._make_network(x.shape[1], outputs, exact, **settings)
 
-    def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
-        """Convert arrays and tables to numbers, and check them against the inputs of the fit."""
+    def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
+        """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""
+        is_table = isinstance(X, pd.DataFrame | EncodedTable)
+        targets = self._effect_targets(y) if is_table and y is not None else None
         if reset:
             self.schema_ = self.schema
             if self.schema is None and has_text(X):
-                X = learn_schema(X)
+                X = learn_schema(X, targets=targets)
                 self.schema_ = X.schema
         if self.schema_ is None:
             rows = validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True, ensure_all_finite=False)
@@ -255,8 +263,8 @@ class NetworkEstimator(FittedEstimator, ABC):
                 self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
             if isinstance(X, EncodedTable) and X.schema != self.schema_:
                 raise ValueError("the table was encoded by another schema than that of the estimator")
-            encoded = X.to_numpy() if isinstance(X, EncodedTable) else self.schema_.encode(X)
-            rows = check_array(encoded, ensure_all_finite=False)
+            encoded = X if isinstance(X, EncodedTable) else self.schema_.encode_table(X)
+            rows = check_array(encoded.to_training_numpy(targets), ensure_all_finite=False)
         check_finite_rows("X", rows, IMPUTE)
         return rows
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
-from inducing.estimators.targets import LabelTargets
+from inducing.estimators.targets import LabelTargets, label_effect_targets
 from inducing.saving import register
 
 
@@ -44,6 +45,9 @@ class Classifier(ClassifierMixin, NetworkEstimator):
 
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> LabelTargets:
         return LabelTargets.fit(y)
+
+    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+        return label_effect_targets(y)
 
 
 @register

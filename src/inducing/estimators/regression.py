@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator, is_auto
+from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import COUNTS, EXACT, REGRESSION, Choice
-from inducing.estimators.targets import NumericTargets, choose_log_scale
+from inducing.estimators.targets import NumericTargets, choose_log_scale, numeric_effect_targets
 from inducing.saving import register
 
 
@@ -84,14 +85,11 @@ class Regressor(RegressorMixin, NetworkEstimator):
         is_real = choice.likelihood.support == "real"
         return NumericTargets.fit(y, weights, is_real, self._choose_log_scale(y, weights))
 
+    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+        return numeric_effect_targets(y, self._choose_log_scale(y))
+
     def _choose_log_scale(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> tuple[bool, ...]:
-        """Choose for each target whether the network predicts its logarithm."""
-        if is_auto(self.likelihood) or self.likelihood in EXACT.values():
-            return choose_log_scale(self.target_transform, y, weights)
-        if self.target_transform == "log":
-            advice = "Use the likelihood 'gaussian' or 'heteroscedastic', or target_transform 'none'"
-            raise ValueError(f"target_transform 'log' does not support the likelihood {self.likelihood!r}. {advice}.")
-        return choose_log_scale("none" if is_auto(self.target_transform) else self.target_transform, y)
+        return choose_log_scale(self.target_transform, self.likelihood, y, weights)
 
     def _predict_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         predictive = self.predict_distribution(X)

@@ -6,6 +6,7 @@ An encoding is an immutable value that `fit` learns from the training targets. R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from inducing.arrays import as_tensor
 from inducing.checks import check_known
 from inducing.data.standardise import Standardiser
+from inducing.estimators.likelihoods import EXACT
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.log_scale import LogScale
 from inducing.saving.objects import decode_standardiser
@@ -206,23 +208,42 @@ class LabelTargets:
 
 
 def choose_log_scale(
-    transform: str, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"] | None = None
+    transform: str, likelihood: str, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"] | None = None
 ) -> tuple[bool, ...]:
     """Choose for each target whether the network predicts its logarithm.
 
     Arguments:
         transform: "none", "log", or "auto": the logarithm of positive targets with a skewness above 1, if it has less than
             half of their skewness, in absolute value.
+        likelihood: The name of the likelihood. A log scale needs Gaussian noise.
         y: The training targets.
         weights: Weights of the rows. Default: 1.
     """
     check_known("target_transform", transform, TRANSFORMS)
-    columns = y.reshape(len(y), -1)
+    columns, is_normal = y.reshape(len(y), -1), likelihood in ("auto", *EXACT.values())
+    if transform == "log" and not is_normal:
+        advice = "Use the likelihood 'gaussian' or 'heteroscedastic', or target_transform 'none'"
+        raise ValueError(f"target_transform 'log' does not support the likelihood {likelihood!r}. {advice}.")
     if transform == "log" and (wrong := columns[columns <= 0]).size:
         raise ValueError(f"target_transform 'log' needs positive targets, but a target is {wrong[0]:g}. Use 'none'.")
-    if transform != "auto":
+    if transform != "auto" or not is_normal:
         return (transform == "log",) * columns.shape[1]
     return tuple(bool((column > 0).all()) and _is_log_better(column, weights) for column in columns.T)
+
+
+def numeric_effect_targets(
+    y: Float[np.ndarray, "N *O"], is_log: tuple[bool, ...], names: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Standardised numbers, on which text columns with many levels have effects. Default names: y, or y1, y2, ..."""
+    columns = take_logs(y.reshape(len(y), -1), is_log)
+    names = names or ["y"] if y.ndim == 1 else names or [f"y{k + 1}" for k in range(columns.shape[1])]
+    return pd.DataFrame(Standardiser.of(columns).apply(columns, torch.float64).numpy(), columns=list(names))
+
+
+def label_effect_targets(y: Shaped[np.ndarray, " N"]) -> pd.DataFrame:
+    """Whether each row has each class but the first: numbers on which text columns with many levels have effects."""
+    classes = np.unique(y)[1:]
+    return pd.DataFrame((y[:, None] == classes).astype(float), columns=list(map(str, classes.tolist())))
 
 
 def take_logs(columns: Float[np.ndarray, "N O"], is_log: tuple[bool, ...]) -> Float[np.ndarray, "N O"]:
