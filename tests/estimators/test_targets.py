@@ -100,6 +100,11 @@ def test_a_file_that_does_not_fit_is_refused():
     assert NumericTargets.from_state(state, tensors).is_log == (True,)
     # version 0.1.0
     assert NumericTargets.from_state({"ndim": 1}, tensors).is_log == (False,)
+    model = inducing.BNNRegressor(likelihood="student-t", **SMALL | {"max_steps": 1}).fit(X, PRICE)
+    state_of_model, tensors_of_model = model.to_state()
+    wrong = state_of_model | {"targets": {"ndim": 1, "is_log": [True]}}
+    with pytest.raises(ValueError, match="log scale needs Gaussian noise"):
+        inducing.BNNRegressor.from_state(wrong, tensors_of_model, model.network_, model.likelihood_)
     for is_log in ([True, True], [1], "no"):
         with pytest.raises(ValueError, match="is_log"):
             NumericTargets.from_state(state | {"is_log": is_log}, tensors)

@@ -93,5 +93,5 @@ def test_scores():
 
 
 def test_heavy_tails_have_no_mean():
-    with pytest.raises(TypeError, match="not StudentT"):
+    with pytest.raises(ValueError, match="not StudentT"):
         LogScale(inducing.StudentT(), LOCATION, SCALE, IS_LOG)

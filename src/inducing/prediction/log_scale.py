@@ -47,7 +47,7 @@ class LogScale(Likelihood):
         super().__init__()
         if not isinstance(likelihood, Gaussian | HeteroscedasticGaussian):
             found = type(likelihood).__name__
-            raise TypeError(f"a log scale needs Gaussian noise, not {found}, for which the mean of exp(z) is infinite")
+            raise ValueError(f"a log scale needs Gaussian noise, not {found}, for which the mean of exp(z) is infinite")
         self.likelihood, self.location, self.scale, self.is_log = likelihood, location, scale, is_log
 
     def check_targets(self, y: object, output_shape: tuple[int, ...]) -> Tensor:
