@@ -49,7 +49,7 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
-IMPUTE = ", or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), or inducing fit --impute"
+IMPUTE = ", or impute: SimpleImputer() in a pipeline, or schema=Schema.of(table) for a table"
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)

@@ -208,10 +208,7 @@ class EncodedTable:
         columns = list(self.schema.columns)
         where = [(k, column) for k, column in enumerate(columns) if isinstance(column, LevelColumn)]
         for (k, column), effects in zip(where, self._estimate_effects(targets), strict=True):
-            # without rare levels, unseen ones have no effect
-            known = np.zeros((len(column.categories) + 1, targets.shape[1]))
-            known[: len(effects.levels)] = effects.levels
-            columns[k] = replace(column, effects=tuple(map(tuple, known.tolist())))
+            columns[k] = replace(column, effects=tuple(map(tuple, effects.levels.tolist())))
         return Schema(tuple(columns))
 
     def _columns(self) -> Sequence[tuple[Column, Codes]]:
@@ -220,6 +217,7 @@ class EncodedTable:
     def _estimate_effects(self, targets: pd.DataFrame) -> list[Effects]:
         """The effects of each column with levels, in training rows."""
         plain = [column.expand(codes) for column, codes in self._columns() if not isinstance(column, LevelColumn)]
+        # all unseen levels are one
         levels = [
             np.where(codes < 0, len(column.categories), codes)
             for column, codes in self._columns()

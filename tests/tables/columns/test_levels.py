@@ -32,7 +32,7 @@ def test_effects_are_the_true_ones():
     column = encode(table, y).schema.columns[1]
     assert isinstance(column, LevelColumn)
     assert column.encoded_names == ["effect of city on price"]
-    found = np.array(column.effects)[:-1, 0] * y.std()
+    found = np.array(column.effects)[:, 0] * y.std()
     error = found - effects + effects.mean()
     assert np.sqrt(np.mean(error**2)) < 0.15
     means = pd.Series(y).groupby(table["city"]).mean().to_numpy()
@@ -70,25 +70,30 @@ def test_training_rows_differ_from_later_ones():
     assert np.array_equal(encoded.schema.encode(table), later)
 
 
-def test_rare_and_unseen_levels_share_an_effect():
+def test_the_fewer_the_rows_the_smaller_the_effect():
     table, y, _ = make()
-    table.loc[:9, "city"] = [f"village {row}" for row in range(10)]
-    column = encode(table, y + 5 * (np.arange(2000) < 10)).schema.columns[1]
-    assert column.rare == tuple(f"village {row}" for row in range(10))
-    later = pd.Series(["village 3", "nowhere", None, "city 007"], name="city")
-    codes = column.to_codes(later)
-    assert codes.tolist() == [100, -1, -1, 7]
-    effects = column.expand(codes)[:, 0]
-    assert effects[0] == effects[1] == effects[2] > effects[3] + 0.5
-    assert column.describe() == ("text, 110 levels", "effects on the target; 10 with fewer than 3 rows are one level")
+    table.loc[:20, "city"] = ["village"] + ["town"] * 20
+    column = encode(table, y + 5 * (np.arange(2000) < 21)).schema.columns[1]
+    effects = dict(zip(column.categories, column.effects, strict=True))
+    assert 0 < effects["village"][0] < effects["town"][0]
 
 
-def test_unseen_levels_are_told_and_rare_ones_are_not():
+def test_unseen_levels_have_no_effect_and_are_told():
     table, y, _ = make()
-    table.loc[0, "city"] = "village"
     schema = encode(table, y).schema
-    with pytest.warns(TableWarning, match="'city': 1 row .*'nowhere'"):
-        schema.encode(pd.DataFrame({"size": [0.0, 0.0], "city": ["village", "nowhere"]}))
+    with pytest.warns(TableWarning, match="'city': 2 rows .*'nowhere'"):
+        encoded = schema.encode(pd.DataFrame({"size": [0.0] * 3, "city": ["city 007", "nowhere", None]}))
+    assert encoded[0, 1] != 0
+    assert encoded[1:, 1].tolist() == [0, 0]
+
+
+def test_a_schema_may_be_trained_with_other_rows():
+    """Their unseen levels are one."""
+    table, y, _ = make()
+    schema = encode(table[:50].assign(city=[f"city {row % 25:03d}" for row in range(50)]), y[:50]).schema
+    with pytest.warns(TableWarning, match="'city'"):
+        encoded = schema.encode_table(table)
+    assert np.isfinite(encoded.to_training_numpy(numeric_effect_targets(y, (False,)))).all()
 
 
 def test_missing_values_are_a_level():
@@ -151,10 +156,10 @@ def test_without_targets_all_categories_are_one_hot():
     ("change", "message"),
     [
         ({"effects": [[1.0]]}, "effects"),
-        ({"effects": [[float("nan")]] * 101}, "effects"),
+        ({"effects": [[float("nan")]] * 100}, "effects"),
         ({"effects": "none"}, "effects"),
         ({"targets": []}, "effects"),
-        ({"rare": ["city 001"]}, "categories"),
+        ({"categories": ["city"] * 100}, "categories"),
         ({"categories": []}, "categories"),
         ({"new": 1}, "new"),
     ],

