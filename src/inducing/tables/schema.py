@@ -23,7 +23,7 @@ from inducing.tables.columns import column_from_json, column_to_json, describe_c
 from inducing.tables.columns.base import Codes, Column
 from inducing.tables.columns.categorical import CategoricalColumn
 from inducing.tables.columns.ignored import MIN_DISTINCT, IgnoredColumn, are_row_numbers
-from inducing.tables.columns.levels import MAX_CATEGORIES, Effects, LevelColumn, estimate_effects
+from inducing.tables.columns.levels import Effects, LevelColumn, are_many, estimate_effects
 from inducing.tables.columns.text import TextColumn, to_texts
 from inducing.tables.errors import TableError, TableWarning, counted, quoted
 
@@ -65,8 +65,8 @@ class Schema:
         Arguments:
             table: The training inputs: numbers, booleans, text, categories and dates.
             impute: Whether missing values, here and later, are replaced by the median, or are a category of their own.
-            targets: Numbers to predict. With them, text with more than 20 levels is encoded by the effect of each level on
-                the targets. Default: all text is one-hot encoded.
+            targets: Numbers to predict. With them, text with more than 20 levels, or with few rows for each, is encoded by
+                the effect of each level on the targets. Default: all text is one-hot encoded.
         """
         return learn_schema(table, impute, targets=targets).schema
 
@@ -295,9 +295,8 @@ def _learn_column(
         return IgnoredColumn(name, "constant")
     if are_row_numbers(values) and name not in include:
         return IgnoredColumn(name, ROW_NUMBERS)
-    if not isinstance(column, CategoricalColumn) or len(column.categories) <= MAX_CATEGORIES:
+    if not isinstance(column, CategoricalColumn) or not are_many(number := len(column.categories), len(known)):
         return column
-    number = len(column.categories)
     if len(values) >= MIN_DISTINCT and values.is_unique:
         return IgnoredColumn(name, "each row has a text of its own")
     free_text = IgnoredColumn(name, f"free text: {number} different texts in {len(known)} rows")

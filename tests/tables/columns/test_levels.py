@@ -9,7 +9,7 @@ import pytest
 import inducing
 from inducing.estimators.targets import label_effect_targets, numeric_effect_targets
 from inducing.tables.columns import column_from_json, column_to_json
-from inducing.tables.columns.levels import LevelColumn, estimate_effects
+from inducing.tables.columns.levels import LevelColumn, are_many, estimate_effects
 from inducing.tables.errors import TableWarning
 from inducing.tables.schema import Schema, learn_schema
 
@@ -145,6 +145,16 @@ def test_a_given_schema_does_not_leak_either():
     model = inducing.BNNRegressor(schema=schema, max_steps=1, num_inducing=5)
     rows = model._encode(table, reset=True, y=noise)
     assert np.array_equal(rows, schema.encode_columns(table).to_training_numpy(targets))
+
+
+@pytest.mark.parametrize(
+    ("levels", "rows", "many"), [(5, 10, False), (6, 29, True), (6, 30, False), (20, 100, False), (21, 1000, True)]
+)
+def test_few_rows_for_each_level_are_many_levels(levels, rows, many):
+    assert are_many(levels, rows) == many
+    table = pd.DataFrame({"city": [f"city {row % levels}" for row in range(rows)]})
+    column = encode(table, np.arange(rows) * 1.0).schema.columns[0]
+    assert isinstance(column, LevelColumn) == many
 
 
 def test_without_targets_all_categories_are_one_hot():

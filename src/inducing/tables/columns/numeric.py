@@ -1,4 +1,11 @@
-"""Columns of numbers and booleans."""
+"""Columns of numbers and booleans.
+
+Outliers are compressed. With d the distance from the median of the training table, and r five times its interquartile range:
+
+    d -> r (1 + log(d / r))   if d > r
+
+A network that extrapolates to 50 standard deviations predicts anything, and on a log scale the exponential of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,14 @@ from pandas.api import types
 
 from inducing.tables.columns.base import DURATIONS, TIMES, Column, describe_missing
 from inducing.tables.columns.numbers_in_text import Comma, parse_numbers
-from inducing.tables.errors import TableError, quoted
+from inducing.tables.errors import TableError, counted, quoted
+
+# r in interquartile ranges: 6.7 standard deviations of a normal distribution
+REACH = 5.0
+# fewer rows tell nothing about outliers
+MIN_ROWS = 20
+# differences of larger numbers overflow
+LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -26,12 +40,18 @@ class NumericColumn(Column):
         missing: Number of missing values in the training table. If there are any, another input marks them.
         unit: The unit that is written with the numbers, such as "kg", "$" or "%".
         comma: Whether a comma in a text separates thousands or is the decimal point.
+        centre: The median of the training table.
+        reach: Distance from it above which values are compressed. None: no value is compressed.
+        outliers: Number of values in the training table that are compressed.
     """
 
     fill: float | None = None
     missing: int = 0
     unit: str = ""
     comma: Comma = "thousands"
+    centre: float = 0.0
+    reach: float | None = None
+    outliers: int = 0
     kind: ClassVar[str] = "numeric"
 
     def __post_init__(self) -> None:
@@ -39,14 +59,20 @@ class NumericColumn(Column):
             raise ValueError(
                 f"the column {self.name!r} cannot have {self.missing} missing values filled with {self.fill}"
             )
+        if not math.isfinite(self.centre) or not 0 < (1.0 if self.reach is None else self.reach) < math.inf:
+            raise ValueError(f"the column {self.name!r} cannot be compressed at {self.reach} from {self.centre}")
 
     @classmethod
     def learn(cls, values: pd.Series, impute: bool, unit: str = "", comma: Comma = "thousands") -> NumericColumn:
         """Describe a column of the training table."""
         plain = cls(str(values.name), None, 0, unit, comma)
         numbers = plain.to_codes(values)
-        missing = int(np.isnan(numbers).sum())
-        return cls(plain.name, float(np.nanmedian(numbers)), missing, unit, comma) if impute else plain
+        known = numbers[~np.isnan(numbers)]
+        low, centre, high = map(float, np.quantile(known, [0.25, 0.5, 0.75]))
+        reach = REACH * (high - low) if len(known) >= MIN_ROWS and 0 < high - low < LARGEST else None
+        outliers = 0 if reach is None else int((np.abs(known - centre) > reach).sum())
+        fill, missing = (centre, len(numbers) - len(known)) if impute else (None, 0)
+        return cls(plain.name, fill, missing, unit, comma, centre, reach, outliers)
 
     @property
     def encoded_names(self) -> list[str]:
@@ -71,11 +97,16 @@ class NumericColumn(Column):
     def expand(self, codes: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N E"]:
         missing = np.isnan(codes)
         filled = codes if self.fill is None else np.where(missing, self.fill, codes)
+        if self.reach is not None:
+            distance = filled - self.centre
+            compressed = self.reach * (1 + np.log(np.maximum(np.abs(distance) / self.reach, 1)))
+            filled = np.where(np.abs(distance) > self.reach, self.centre + np.sign(distance) * compressed, filled)
         return np.stack([filled, missing][: 1 + self.num_indicators], 1)
 
     def describe(self) -> tuple[str, str]:
         read_as = f"number in {self.unit}" if self.unit else "number"
-        return read_as, "unchanged" + describe_missing(self.missing, f"median {self.fill:.4g}, and an indicator")
+        done = f"{counted(self.outliers, 'outlier')} compressed" if self.outliers else "unchanged"
+        return read_as, done + describe_missing(self.missing, f"median {self.fill:.4g}, and an indicator")
 
     def _to_numbers(self, values: pd.Series) -> Float[np.ndarray, " N"]:
         if isinstance(values.dtype, pd.CategoricalDtype) and types.is_bool_dtype(values.dtype):
