@@ -100,7 +100,7 @@ class Schema:
         names, known = list(table.columns), self.names
         here, wanted = set(names), set(known)
         ignored = {column.name for column in self.columns if isinstance(column, IgnoredColumn)}
-        missing, extra = [n for n in known if n not in here | ignored], [n for n in names if n not in wanted]
+        missing, extra = [n for n in known if n not in here and n not in ignored], [n for n in names if n not in wanted]
         if missing or extra:
             parts = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} not expected"] * bool(extra)
             similar = "".join(did_you_mean(name, missing) for name in extra[:8])
@@ -200,6 +200,9 @@ class EncodedTable:
             return self.to_numpy()
         parts = [column.expand(codes) for column, codes in self._columns()]
         for k, effects in zip(where, self._estimate_effects(targets), strict=True):
+            if parts[k].shape != effects.rows.shape:
+                known, given = parts[k].shape[1], targets.shape[1]
+                raise ValueError(f"the schema has effects on {known} targets, but {given} are given. Learn it again.")
             parts[k] = effects.rows
         return self._concatenate(parts)
 

@@ -157,6 +157,13 @@ def test_few_rows_for_each_level_are_many_levels(levels, rows, many):
     assert isinstance(column, LevelColumn) == many
 
 
+def test_other_targets_than_those_of_the_schema():
+    table, y, _ = make()
+    targets = numeric_effect_targets(np.stack([y, y], 1), (False, False))
+    with pytest.raises(ValueError, match="effects on 1 targets, but 2 are given"):
+        encode(table, y).to_training_numpy(targets)
+
+
 def test_without_targets_all_categories_are_one_hot():
     table, _, _ = make()
     assert len(Schema.of(table).encoded_names) == 101
