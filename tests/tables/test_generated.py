@@ -16,6 +16,9 @@ from tests.tables.generator import SIGNALS, generate
 
 # seeds of the tables of the slow test; change the first to have fresh ones
 FIRST_SEED, NUM_TABLES = 0, 30
+# Differences that do not matter: nats per row, and a share of the squared error of ridge. In 60 comparisons of equal models, one
+# or two are beyond two standard errors.
+MARGIN = 0.01
 
 
 def fit(seed, model="bnn", settings=None, **arguments):
@@ -45,7 +48,10 @@ def test_the_same_seed_makes_the_same_table():
 
 
 def advantages(fitted):
-    """By score, the mean advantage over the linear model in the test rows, and its standard error."""
+    """By score, the mean advantage over the linear model in the test rows, and its standard error.
+
+    Squared errors are in units of the mean squared error of the linear model.
+    """
     problem, y = fitted.problem, fitted.y_test
     train, y_train = problem.encoded.take(problem.train), problem.y[problem.train]
     inputs = train.to_training_numpy(fitted.estimator._effect_targets(y_train))
@@ -58,7 +64,7 @@ def advantages(fitted):
     squares = [(each.mean - labels).square().sum(1) for each in (linear, fitted.predictive)]
     differences = {
         "log-likelihood": fitted.predictive.log_prob(y) - linear.log_prob(y),
-        "squared error": squares[0] - squares[1],
+        "squared error": (squares[0] - squares[1]) / squares[0].mean(),
     }
     return {name: (float(d.mean()), float(d.std() / len(d) ** 0.5)) for name, d in differences.items()}
 
@@ -68,4 +74,4 @@ def advantages(fitted):
 def test_the_default_does_not_lose_to_ridge(seed):
     generated, fitted = fit(seed)
     for score, (mean, error) in advantages(fitted).items():
-        assert mean > -2 * error, (score, mean, error, generated.signal, len(generated.table))
+        assert mean > -max(2 * error, MARGIN), (score, mean, error, generated.signal, len(generated.table))
