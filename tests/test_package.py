@@ -196,8 +196,10 @@ def test_imports_go_only_upwards():
     free = {"arrays", "autocasting", "checks", "errors", "exporting", "extras", "files", "memory", "threads", "waiting"}
 
     def place(module):
-        """A module that is listed by itself, or its package."""
-        return order.index(module if module in order else module.partition(".")[0])
+        """A module that is listed by itself, or the nearest package that is."""
+        while module not in order:
+            module = module.rpartition(".")[0]
+        return order.index(module)
 
     for path in (ROOT / "src" / "inducing").rglob("*.py"):
         own = ".".join(path.relative_to(ROOT / "src" / "inducing").with_suffix("").parts)

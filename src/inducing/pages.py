@@ -206,7 +206,7 @@ def to_rich(table: Table) -> RichTable:
     )
     for index, heading in enumerate(table.headings):
         text = index < table.text_columns
-        shown.add_column(heading, justify="left" if text else "right", no_wrap=text)
+        shown.add_column(heading, justify="left" if text else "right", no_wrap=index == 0)
     for row in table.rows:
         shown.add_row(*(Text(cell.text, TERMINAL_STYLES[cell.style]) for cell in map(_cell, row)))
     return shown

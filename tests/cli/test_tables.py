@@ -109,7 +109,7 @@ def test_classes_of_a_deep_gaussian_process(here):
     ):
         assert part in done.stdout
     assert done.stderr.splitlines() == [
-        "inducing fit: warning: constant columns are not informative: 'same'",
+        "inducing fit: warning: columns that are left out: 'same' (constant)",
         "inducing fit: warning: duplicate columns are not informative: 'twin = size'",
     ]
     done = run("predict", "c.safetensors", "all.csv", "--keep", "id")
@@ -135,8 +135,9 @@ def test_options_reach_the_estimator(here, monkeypatch):
     seen = {}
 
     def stop(model, problem, **parameters):
-        impute = problem.encoded.schema.columns[0].fill is not None
-        seen.update(parameters, model=model, impute=impute, test=len(problem.test), task=problem.task)
+        impute, transform = problem.encoded.schema.columns[0].fill is not None, problem.target_transform
+        seen.update(parameters, model=model, impute=impute, transform=transform)
+        seen.update(test=len(problem.test), task=problem.task)
         raise ValueError("seen")
 
     monkeypatch.setattr(fitting, "make_estimator", stop)
@@ -147,7 +148,9 @@ def test_options_reach_the_estimator(here, monkeypatch):
         "dsvi",
         "--likelihood",
         "student-t",
-        "--impute",
+        "--no-impute",
+        "--target-transform",
+        "none",
         "--device",
         "cuda",
         "--seed",
@@ -157,8 +160,8 @@ def test_options_reach_the_estimator(here, monkeypatch):
     ]
     assert refused(run("fit", "t.csv", "--target", "price", *options), "inducing fit: seen")
     assert seen == {
-        "model": "dgp", "posterior": "dsvi", "prior": None, "likelihood": "student-t", "impute": True, "max_steps": None,
-        "device": "cuda", "random_state": 3, "verbose": True, "test": 30, "task": "regression",
+        "model": "dgp", "posterior": "dsvi", "prior": None, "likelihood": "student-t", "impute": False, "max_steps": None,
+        "device": "cuda", "random_state": 3, "verbose": True, "test": 30, "task": "regression", "transform": "none",
     }  # fmt: skip
 
 
@@ -199,6 +202,57 @@ def test_a_default_number_of_steps_and_a_replaced_file_are_told(here, monkeypatc
     assert "model: model.safetensors (replaced)\n" in done.stdout
 
 
+def test_what_was_done_to_columns_is_told(here):
+    """In the terminal, in the report, in the model file, and in predictions."""
+    random = np.random.default_rng(0)
+    messy = pd.DataFrame(
+        {
+            "id": range(1, 201),
+            "area": [f"{area:,.1f} m²" for area in random.uniform(500, 2000, 200)],
+            "built": pd.date_range("1990-01-01", periods=200, freq="37D").strftime("%d/%m/%Y"),
+            "city": [f"city {city}" for city in random.integers(0, 25, 200)],
+            "colour": random.choice(["red", "blue", None], 200),
+            "same": 1,
+            "price": [f"${price:,.2f}" for price in np.exp(random.normal(5, 1, 200))],
+        }
+    )
+    messy.to_csv("messy.csv", index=False)
+    done = run("fit", "messy.csv", "--target", "price", "--max-steps", 5, "--report", "r.html", "--seed", 1)
+    assert done.exit_code == 0, done.stderr
+    page = (here / "r.html").read_text()
+    saved = inducing.load("model.safetensors")["estimator"].schema_.describe()
+    for words in (
+        ("id", "left out", "row numbers", "0"),
+        ("area", "number in m²", "unchanged", "1"),
+        ("built", "date, 19", "day-month-year", "days, year, month, weekday", "6"),
+        ("city", "text, 25 levels", "effects on the target", "1"),
+        ("colour", "text, 2 categories", "one-hot; ", "missing values: a category", "3"),
+        ("same", "left out", "constant", "0"),
+    ):
+        (row,) = (row for row in saved.rows if row[0] == words[0])
+        assert all(word in " ".join(row) for word in words)
+        assert all(cell in page for cell in row)
+        assert words[0] in done.stdout
+    assert "price is modelled on a log scale; change it with --target-transform" in done.stdout
+    assert done.stderr == "inducing fit: warning: columns that are left out: 'id' (row numbers), 'same' (constant)\n"
+    messy.drop(columns=["price", "same"]).to_csv("new.csv", index=False)
+    done = run("predict", "model.safetensors", "new.csv", "--keep", "id", "--out", "p.csv")
+    assert done.exit_code == 0, done.stderr
+    assert (pd.read_csv("p.csv")["price_q05"] > 0).all()
+    plain = run(
+        "fit", "messy.csv", "--target", "price", "--max-steps", 1, "--target-transform", "none", "--include", "id"
+    )
+    assert "log scale" not in plain.stdout
+    assert "'id'" not in plain.stderr
+
+
+def test_values_that_are_missing_only_later_are_told(model):
+    change(size=HOLE).to_csv("new.csv", index=False)
+    done = run("predict", model, "new.csv", "--out", "p.csv")
+    assert done.exit_code == 0
+    assert done.stderr == "inducing predict: warning: column 'size': 1 missing value imputed\n"
+
+
 def test_one_row_is_singular(model):
     change(colour="green")[:1].to_csv("new.csv", index=False)
     done = run("predict", model, "new.csv", "--out", "p.csv")
@@ -217,15 +271,22 @@ HOLE = TABLE["size"].mask(TABLE.index == 7)
     ("table", "options", "message"),
     [
         (change(), ["--target", "cost"], "no column 'cost'"),
-        (change(day="2021-03-04"), [], "--exclude"),
-        (change(size=HOLE), [], "Remove those rows, or use --impute."),
+        (change(size=[*map(str, TABLE["size"][:-1]), "tall"]), [], "numbers and text, e.g. 'tall' in row 59"),
+        (change(size=HOLE), ["--no-impute"], "Remove those rows, or leave out --no-impute."),
+        (change(), ["--include", "id"], "no column 'id' to include"),
+        (change(), ["--target-transform", "root"], "unknown target_transform 'root'"),
+        (change(price=-TABLE["size"]), ["--target-transform", "log"], "needs positive targets"),
         (change(price=HOLE), [], "'price' has 1 missing value (first in row 7)"),
         (change(size=np.inf), [], "column 'size' has infinite values (first in row"),
         (change(price=np.inf), [], "column 'price' has infinite values (first in row 0)"),
         (change(price="dear"), [], "one class, 'dear'"),
         (change()[:0], [], "0 rows"),
         (change()[["price"]], [], "no input columns"),
-        (change(name=[f"n{row}" for row in range(60)]), [], "54 categories in 54 rows"),
+        (
+            change(name=[f"n{row}" for row in range(60)])[["name", "price"]],
+            [],
+            "no column can be used: 'name' (each row",
+        ),
         (change(), ["--target", "size", "--task", "classification"], "one target"),
         (change(), ["--task", "ranking"], "unknown task 'ranking'"),
         (change(), ["--model", "mlp"], "unknown model 'mlp'"),
@@ -286,7 +347,6 @@ def test_bad_usage_leaves_with_2(arguments, here):
         (change().rename(columns={"size": "sise"}), "'sise' not expected (did you mean 'size'?)"),
         (change(size="large"), "row 0 holds 'large'"),
         (change(colour=1.5), "'colour' is numeric, but was text"),
-        (change(size=HOLE), "has 1 missing value (first in row 7). Remove those rows, or fit again with --impute."),
         (change(size=np.inf), "column 'size' has infinite values (first in row 0)"),
         (change()[:0], "new.csv has no rows"),
     ],

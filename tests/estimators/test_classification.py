@@ -91,7 +91,7 @@ def labels(dtype, *values):
         ({"seed": -1}, "seed"),
         ({"elbo": None}, "elbo"),
         ({"schema": [{"name": "a"}]}, "column of the schema"),
-        ({"schema": [{"name": "a", "kind": "numeric", "categories": [], "fill": "b"}]}, "filled"),
+        ({"schema": [{"name": "a", "kind": "numeric", "categories": [], "fill": "b"}]}, "'fill' cannot be 'b'"),
         ({"schema": [{"name": "a", "kind": "categorical", "categories": [1], "fill": None}]}, "categories"),
         ({"schema": [{"name": "a", "kind": "numeric", "categories": [], "fill": None}]}, "the schema has"),
         ({"schema": []}, "different names"),

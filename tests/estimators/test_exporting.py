@@ -43,6 +43,16 @@ def test_regression_with_two_targets(tmp_path):
     assert json.loads(described["quantiles"]) == levels
 
 
+def test_a_target_on_a_log_scale(tmp_path):
+    estimator = BNN(hidden=[5], target_transform="log", **SMALL).fit(X, Y)
+    estimator.export(tmp_path / "model.onnx", quantiles=[0.1, 0.9])
+    found, _ = run(tmp_path / "model.onnx", NEW)
+    mean, std = estimator.predict(NEW, return_std=True)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-5)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-5)
+    np.testing.assert_allclose(found["quantiles"], estimator.predict_quantiles(NEW, [0.1, 0.9]), rtol=1e-5)
+
+
 def test_a_deep_gp(tmp_path):
     estimator = DGP(kernel="matern52", **SMALL).fit(X, Y)
     estimator.export(tmp_path / "model.onnx", quantiles=())

@@ -238,3 +238,9 @@ def test_bad_arguments():
     ending = inducing.Network([inducing.Linear(2, 1), torch.nn.Tanh()], inducing_points=X)
     with pytest.raises(ValueError, match="last layer"):
         model(ending).condition_on_observations(X[:1], Y[:1])
+
+
+def test_targets_on_a_log_scale_are_refused():
+    estimator = inducing.BNNRegressor([4], target_transform="log", max_steps=2, random_state=0)
+    with pytest.raises(ValueError, match="target_transform='none'"):
+        InducingModel.from_estimator(estimator.fit(X.numpy(), 2 + Y[:, 0].numpy()))

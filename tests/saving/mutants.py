@@ -274,7 +274,7 @@ def use(model):
         yield model.apply(torch.zeros(2, len(model.mean)))
     elif isinstance(model, inducing.BNNRegressor | inducing.BNNClassifier | inducing.DeepGPClassifier):
         names = getattr(model, "feature_names_in_", [f"x{index}" for index in range(model.n_features_in_)])
-        columns = {} if model.schema_ is None else {c.name: c.categories for c in model.schema_.columns}
+        columns = {} if model.schema_ is None else {c.name: getattr(c, "categories", ()) for c in model.schema_.columns}
         rows = {name: list(columns.get(name, ())[:1] or [0.1]) * 2 for name in names}
         table = pd.DataFrame(rows) if hasattr(model, "feature_names_in_") else np.zeros((2, model.n_features_in_))
         model.predict(table)

@@ -59,10 +59,9 @@ def test_scores_as_a_table():
 def test_imputation_is_by_the_training_rows():
     table = make_table()[[*INPUTS, "price"]]
     problem = make_problem(table, ["price"], test_fraction=0.3)
-    assert problem.encoded.schema.columns[0].fill is None
     table.loc[problem.test[0], "size"] = np.nan
     table.loc[problem.test[1:], "size"] = 1e6
-    problem = make_problem(table, ["price"], test_fraction=0.3, impute=True)
+    problem = make_problem(table, ["price"], test_fraction=0.3)
     found = make_estimator("bnn", problem).schema
     assert found.columns[0].fill == table["size"].iloc[problem.train].median()
 
@@ -72,7 +71,7 @@ def test_test_rows_are_checked_before_training():
     row = int(make_problem(table, ["price"]).test[2])
     table.loc[row, "size"] = np.nan
     with pytest.raises(TableError, match=rf"'size' has 1 missing value \(first in row {row}\)"):
-        make_problem(table, ["price"])
+        make_problem(table, ["price"], impute=False)
 
 
 def test_rows_are_encoded_once(monkeypatch):

@@ -107,6 +107,14 @@ def test_test_rows_are_spread_over_classes():
         (TABLE.assign(price=np.inf), {"targets": ["price"]}, "'price' has infinite values"),
         (TABLE.assign(price="2021-03-04"), {"targets": ["price"]}, "'price' holds dates"),
         (
+            TABLE.assign(price=["$5"] * 59 + ["?"]),
+            {"targets": ["price"]},
+            r"'price' has missing values \('\?' in row 59",
+        ),
+        (TABLE, {"targets": ["price"], "include": ["id"]}, "no column 'id' to include"),
+        (TABLE, {"targets": ["price"], "target_transform": "root"}, "unknown target_transform 'root'"),
+        (TABLE.assign(price=-TABLE["price"]), {"targets": ["price"], "target_transform": "log"}, "positive"),
+        (
             TABLE.assign(kind=[f"name {row}" for row in range(60)]),
             {"targets": ["kind"]},
             "60 categories in 60 rows",

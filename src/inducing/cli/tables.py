@@ -39,7 +39,7 @@ def _messages(command: str) -> Iterator[None]:
         try:
             yield
         except TableError as error:
-            impute = "use --impute" if command == "fit" else "fit again with --impute"
+            impute = "leave out --no-impute" if command == "fit" else "fit again without --no-impute"
             raise ValueError(error.explain(impute, exclude=" (--exclude)")) from error
 
 
@@ -53,7 +53,11 @@ def fit(
     prior: Annotated[str | None, typer.Option(help="Prior of a bnn: scale, neal, standard, ...")] = None,
     likelihood: Annotated[str | None, typer.Option(help=LIKELIHOODS)] = None,
     exclude: Exclude = None,
-    impute: Annotated[bool, typer.Option("--impute", help="Fill missing inputs: median or most frequent.")] = False,
+    include: Annotated[list[str] | None, typer.Option(help="Column to use even if it looks like row numbers.")] = None,
+    impute: Annotated[bool, typer.Option(help="Accept missing inputs: median or a category of their own.")] = True,
+    target_transform: Annotated[
+        str, typer.Option(help="log, none, or auto: log for skewed positive targets.")
+    ] = "auto",
     test_fraction: Annotated[float, typer.Option(help="Fraction of the rows to test on.")] = 0.1,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of gradient steps.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
@@ -77,15 +81,29 @@ def fit(
         raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
     if not 0 < test_fraction < 1:
         raise ValueError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
-    problem = make_problem(read_table(table), target, task, exclude or (), test_fraction, seed, impute, likelihood)
-    settings = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
-    estimator = make_estimator(model, problem, **settings, device=device, random_state=seed, verbose=True)
+    problem = make_problem(
+        read_table(table),
+        target,
+        task,
+        exclude or (),
+        test_fraction,
+        seed,
+        impute,
+        likelihood,
+        target_transform,
+        include or (),
+    )
+    parameters = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
+    estimator = make_estimator(model, problem, **parameters, device=device, random_state=seed, verbose=True)
     by_target = not task and likelihood in (None, "auto") and len(target) == 1
     change = "; change it with --task" if by_target else ""
     console.print(f"{problem.task} ({problem.reason}{change})")
     test_rows = counted(len(problem.test), "test row")
     inputs = counted(problem.inputs.shape[1], "input column")
     console.print(f"{len(problem.train)} training rows, {test_rows}, {inputs}")
+    console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
+    for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
+        console.print(f"{name} is modelled on a log scale; change it with --target-transform")
     fitted = fit_problem(estimator, problem)
     if not is_first():
         return

@@ -54,7 +54,7 @@ from inducing.threads import most_threads, threads_of_user, using_threads
 BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
-IMPUTE = ", or impute: SimpleImputer() in a pipeline, Schema.of(table, impute=True), or inducing fit --impute"
+IMPUTE = ", or impute: SimpleImputer() in a pipeline, or schema=Schema.of(table) for a table"
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -100,11 +100,19 @@ class NetworkEstimator(FittedEstimator, ABC):
     def _width(self) -> int:
         """Approximate number of values that a prediction holds for each row and draw."""
 
+    @abstractmethod
+    def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> Any:
+        """Learn the encoding of the targets for a likelihood."""
+
+    @abstractmethod
+    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+        """The numbers on which text columns with many levels have effects."""
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
         """Fit the network to data.
 
         Arguments:
-            X: Inputs (N, D): an array or a pandas.DataFrame. Text columns of a table are one-hot encoded by a `Schema`.
+            X: Inputs (N, D): an array or a pandas.DataFrame. A `Schema` encodes the text and the dates of a table.
             y: Targets (N,). Regressors also accept several targets (N, O), and counts as whole numbers. Classifiers accept
                 labels of any type.
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
@@ -185,7 +193,7 @@ class NetworkEstimator(FittedEstimator, ABC):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = self.encoding.check(y, type(self).__name__)
         check_consistent_length(X, y)
-        rows = self._encode(X, reset)
+        rows = self._encode(X, reset, y)
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         positive = weights > 0
         if not positive.any():
@@ -247,8 +255,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         """
         export_estimator(self, path, quantiles)
 
-    def _choice(self) -> Choice:
-        """The likelihood that `likelihood` names."""
+    def _choice(self, y: np.ndarray) -> Choice:
+        """The likelihood that `likelihood` names, for these targets."""
         name, optimal = self.likelihood, self._optimal_posterior()
         exact = None if optimal is None else EXACT[optimal.heteroscedastic]
         if is_auto(name):
@@ -275,10 +283,12 @@ class NetworkEstimator(FittedEstimator, ABC):
         """Learn the scales of the data, choose inducing points, and make the network and the likelihood."""
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        choice = self._choice()
+        choice = self._choice(y)
         check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
-        self.targets_ = self.encoding.fit(y, counts, choice.likelihood.support == "real")
+        if self.schema_ is not None:
+            self.inputs_ = self.schema_.balance(self.inputs_)
+        self.targets_ = self._learn_targets(y, counts, choice)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         outputs = choice.outputs * self.targets_.num_outputs
         self.likelihood_ = choice.make(self.targets_.num_outputs).double()
@@ -293,12 +303,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
         self.network_ = self._make_network(x.shape[1], outputs, len(x), exact, **settings)
 
-    def _encode(self, X: Any, reset: bool) -> Float[np.ndarray, "N D"]:
-        """Convert arrays and tables to numbers, and check them against the inputs of the fit."""
+    def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
+        """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""
+        is_table = isinstance(X, pd.DataFrame | EncodedTable)
+        targets = self._effect_targets(y) if is_table and y is not None else None
         if reset:
             self.schema_ = self.schema
             if self.schema is None and has_text(X):
-                X = learn_schema(X)
+                X = learn_schema(X, targets=targets)
                 self.schema_ = X.schema
         if self.schema_ is None:
             rows = validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True, ensure_all_finite=False)
@@ -308,8 +320,8 @@ class NetworkEstimator(FittedEstimator, ABC):
                 self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
             if isinstance(X, EncodedTable) and X.schema != self.schema_:
                 raise ValueError("the table was encoded by another schema than that of the estimator")
-            encoded = X.to_numpy() if isinstance(X, EncodedTable) else self.schema_.encode(X)
-            rows = check_array(encoded, ensure_all_finite=False)
+            encoded = X if isinstance(X, EncodedTable) else self.schema_.encode_table(X)
+            rows = check_array(encoded.to_training_numpy(targets), ensure_all_finite=False)
         check_finite_rows("X", rows, IMPUTE)
         return rows
 
@@ -360,12 +372,12 @@ class SampledFunctions:
     def predict_batches(self, X: Any) -> Iterator[Predictive]:
         """The same, one batch of rows at a time."""
         estimator = self.estimator
-        location, scale = estimator.targets_.scale
+        likelihood, location, scale = estimator.targets_.to_original_scale(self.likelihood)
         rows = estimator._encode(X, reset=False)
         batch_size = max(1, BATCH_NUMBERS // (int(self.n_samples) * estimator._width()))
         for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
             outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
-            yield Predictive(outputs, self.likelihood, location, scale, self.seed)
+            yield Predictive(outputs, likelihood, location, scale, self.seed)
 
 
 def has_text(X: object) -> bool:

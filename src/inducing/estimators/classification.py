@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
-from inducing.estimators.targets import LabelTargets
+from inducing.estimators.targets import LabelTargets, label_effect_targets
 from inducing.saving import register
 
 
@@ -41,6 +42,12 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         """Draw labels, (N, n_samples). The rows of one sample come from one function."""
         samples = self.sample_functions(n_samples, random_state).predict(X).samples
         return self.classes_[samples.numpy().T]
+
+    def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> LabelTargets:
+        return LabelTargets.fit(y)
+
+    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+        return label_effect_targets(y)
 
 
 @register

@@ -44,8 +44,7 @@ def export_estimator(
     functions = draw_functions(estimator.predictor, estimator.likelihood_, estimator.n_samples, estimator.seed_).cpu()
     encoding, inputs = estimator.targets_, estimator.inputs_
     squeeze = not isinstance(encoding, LabelTargets) and encoding.ndim == 1
-    location, scale = encoding.scale
-    module = PredictionModule(inputs, functions, likelihood, location, scale, quantiles, squeeze)
+    module = PredictionModule(inputs, functions, *encoding.to_original_scale(likelihood), quantiles, squeeze)
     noise = torch.randn(EXAMPLE_ROWS, len(inputs.mean), dtype=torch.float64, generator=seeded(0, "example rows"))
     schema = estimator.schema_
     description: dict[str, Any] = {"inputs": estimator.input_names if schema is None else list(schema.encoded_names)}

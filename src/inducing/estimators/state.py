@@ -129,6 +129,8 @@ class FittedEstimator(BaseEstimator):
             if tuple(tensor.shape) not in ((), (targets,)) or tensor.dtype != torch.float64:
                 found = f"{tensor.dtype} {tuple(tensor.shape)}"
                 raise ValueError(f"{name} of the likelihood is {found}, but {targets} targets are torch.float64")
+        # a log scale needs Gaussian noise
+        self.targets_.to_original_scale(likelihood)
         if network.optimal_last is not None:
             network.optimal_last.check_likelihood(likelihood)
 

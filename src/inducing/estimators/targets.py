@@ -6,6 +6,7 @@ An encoding is an immutable value that `fit` learns from the training targets. R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +19,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from inducing.arrays import as_tensor
+from inducing.checks import check_known
 from inducing.data.standardise import Standardiser
+from inducing.estimators.likelihoods import EXACT
+from inducing.nn.likelihoods import Likelihood
+from inducing.prediction.log_scale import LogScale
 from inducing.saving.objects import decode_standardiser
 from inducing.saving.registry import State, Tensors
 from inducing.saving.values import shorten, take
@@ -26,6 +31,10 @@ from inducing.tables.errors import counted
 
 # variances are squares and must not overflow
 LARGEST = 1e150
+TRANSFORMS = ("none", "log", "auto")
+# "auto" is "log" for positive targets with a skewness above the first number, if the skewness of their logarithm is below
+# the second number times that
+LEAST_SKEWNESS, SKEWNESS_RATIO = 1.0, 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +42,14 @@ class NumericTargets:
     """Numbers, one or several for each row.
 
     Arguments:
-        scale: Standardises real targets. Counts are unchanged.
+        scale: Standardises real targets, or their logarithm. Counts are unchanged.
         ndim: 1 for targets (N,), 2 for (N, O).
+        is_log: Whether the network predicts the logarithm, for each target.
     """
 
     scale: Standardiser
     ndim: int
+    is_log: tuple[bool, ...]
     tensors: ClassVar[tuple[str, ...]] = ("targets.mean", "targets.std")
 
     @staticmethod
@@ -56,9 +67,17 @@ class NumericTargets:
         return columns
 
     @classmethod
-    def fit(cls, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"], is_real: bool) -> NumericTargets:
-        """Learn the scale of real targets."""
+    def fit(
+        cls,
+        y: Float[np.ndarray, "N *O"],
+        weights: Float[np.ndarray, " N"],
+        is_real: bool,
+        is_log: tuple[bool, ...] = (),
+    ) -> NumericTargets:
+        """Learn the scale of real targets. Default: none is on a log scale."""
         columns = y.reshape(len(y), -1)
+        is_log = is_log or (False,) * columns.shape[1]
+        columns = take_logs(columns, is_log)
         scale = Standardiser.of(columns, weights)
         if not is_real:
             scale = Standardiser(torch.zeros_like(scale.mean), torch.ones_like(scale.std))
@@ -66,7 +85,7 @@ class NumericTargets:
         if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
             size = f"{np.abs(columns).max():.2g}"
             raise ValueError(f"y has values of size {size}, whose variance overflows or underflows. Rescale y.")
-        return cls(scale, y.ndim)
+        return cls(scale, y.ndim, is_log)
 
     @property
     def num_targets(self) -> int:
@@ -81,23 +100,34 @@ class NumericTargets:
         columns = y.reshape(len(y), -1)
         if columns.shape[1] != self.num_targets:
             raise ValueError(f"y has {columns.shape[1]} columns, but warm_start continues with {self.num_targets}")
-        return self.scale.apply(columns, torch.float64)
+        return self.scale.apply(take_logs(columns, self.is_log), torch.float64)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
         """Values (..., N, O) of the targets in the shape of the user's targets."""
         return values[..., 0] if self.ndim == 1 else values
 
+    def to_original_scale(self, likelihood: Likelihood) -> tuple[Likelihood, Tensor | float, Tensor | float]:
+        """The likelihood, location and scale of a `Predictive` on the original scale of the targets."""
+        if any(self.is_log):
+            return LogScale(likelihood, *self.scale, torch.tensor(self.is_log)), 0.0, 1.0
+        return likelihood, *self.scale
+
     def to_state(self) -> State:
         """The encoding as JSON and tensors."""
-        return {"ndim": self.ndim}, encode_scale("targets", self.scale)
+        return {"ndim": self.ndim, "is_log": [*self.is_log]}, encode_scale("targets", self.scale)
 
     @classmethod
     def from_state(cls, state: dict[str, Any], tensors: Tensors) -> NumericTargets:
         """The inverse of `to_state`, from the tensors of the whole estimator."""
-        (ndim,) = take(state, "targets", ndim=int)
-        found = cls(decode_scale("targets", tensors), ndim)
+        scale = decode_scale("targets", tensors)
+        # files of version 0.1.0 have no log scale
+        state = {"is_log": [False] * len(scale.mean)} | state
+        ndim, is_log = take(state, "targets", ndim=int, is_log=list[bool])
+        found = cls(scale, ndim, tuple(is_log))
         if ndim not in (1, 2) or (ndim == 1 and found.num_targets > 1):
             raise ValueError(f"{found.num_targets} targets cannot have {ndim} dimensions")
+        if len(is_log) != found.num_targets:
+            raise ValueError(f"is_log must be given for {found.num_targets} targets, got {shorten(is_log)}")
         return found
 
 
@@ -110,7 +140,6 @@ class LabelTargets:
     """
 
     classes: Shaped[np.ndarray, " C"]
-    scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
     tensors: ClassVar[tuple[str, ...]] = ()
     num_targets: ClassVar[int] = 1
 
@@ -127,7 +156,7 @@ class LabelTargets:
         return y
 
     @classmethod
-    def fit(cls, y: Shaped[np.ndarray, " N"], weights: Float[np.ndarray, " N"], is_real: bool) -> LabelTargets:
+    def fit(cls, y: Shaped[np.ndarray, " N"]) -> LabelTargets:
         """Learn the classes."""
         return cls(np.unique(y))
 
@@ -147,6 +176,10 @@ class LabelTargets:
     def decode(self, values: np.ndarray) -> np.ndarray:
         """Values of the classes, such as probabilities, unchanged."""
         return values
+
+    def to_original_scale(self, likelihood: Likelihood) -> tuple[Likelihood, Tensor | float, Tensor | float]:
+        """The likelihood, location and scale of a `Predictive`."""
+        return likelihood, 0.0, 1.0
 
     def to_state(self) -> State:
         """The encoding as JSON and tensors."""
@@ -172,6 +205,65 @@ class LabelTargets:
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"labels of the dtype {shorten(dtype)} cannot be {shorten(values)}: {error}") from error
         return cls(classes)
+
+
+def choose_log_scale(
+    transform: str, likelihood: str, y: Float[np.ndarray, "N *O"], weights: Float[np.ndarray, " N"] | None = None
+) -> tuple[bool, ...]:
+    """Choose for each target whether the network predicts its logarithm.
+
+    Arguments:
+        transform: "none", "log", or "auto": the logarithm of positive targets with a skewness above 1, if it has less than
+            half of their skewness, in absolute value.
+        likelihood: The name of the likelihood. A log scale needs Gaussian noise.
+        y: The training targets.
+        weights: Weights of the rows. Default: 1.
+    """
+    check_known("target_transform", transform, TRANSFORMS)
+    columns, is_normal = y.reshape(len(y), -1), likelihood in ("auto", *EXACT.values())
+    if transform == "log" and not is_normal:
+        advice = "Use the likelihood 'gaussian' or 'heteroscedastic', or target_transform 'none'"
+        raise ValueError(f"target_transform 'log' does not support the likelihood {likelihood!r}. {advice}.")
+    if transform == "log" and (wrong := columns[columns <= 0]).size:
+        raise ValueError(f"target_transform 'log' needs positive targets, but a target is {wrong[0]:g}. Use 'none'.")
+    if transform != "auto" or not is_normal:
+        return (transform == "log",) * columns.shape[1]
+    return tuple(bool((column > 0).all()) and _is_log_better(column, weights) for column in columns.T)
+
+
+def numeric_effect_targets(
+    y: Float[np.ndarray, "N *O"], is_log: tuple[bool, ...], names: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Standardised numbers, on which text columns with many levels have effects. Default names: y, or y1, y2, ..."""
+    columns = take_logs(y.reshape(len(y), -1), is_log)
+    names = names or ["y"] if y.ndim == 1 else names or [f"y{k + 1}" for k in range(columns.shape[1])]
+    return pd.DataFrame(Standardiser.of(columns).apply(columns, torch.float64).numpy(), columns=list(names))
+
+
+def label_effect_targets(y: Shaped[np.ndarray, " N"]) -> pd.DataFrame:
+    """Whether each row has each class but the first: numbers on which text columns with many levels have effects."""
+    classes = np.unique(y)[1:]
+    return pd.DataFrame((y[:, None] == classes).astype(float), columns=list(map(str, classes.tolist())))
+
+
+def take_logs(columns: Float[np.ndarray, "N O"], is_log: tuple[bool, ...]) -> Float[np.ndarray, "N O"]:
+    """The logarithm of some columns."""
+    if (wrong := columns[:, is_log][columns[:, is_log] <= 0]).size:
+        raise ValueError(f"targets on a log scale must be positive, but a target is {wrong[0]:g}")
+    return np.where(is_log, np.log(columns, where=np.array(is_log), out=np.zeros_like(columns)), columns)
+
+
+def _is_log_better(column: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> bool:
+    skewness = _skewness(column, weights)
+    return skewness > LEAST_SKEWNESS and abs(_skewness(np.log(column), weights)) < SKEWNESS_RATIO * skewness
+
+
+def _skewness(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> float:
+    """E[(y - m)^3] / s^3, or 0 for a constant."""
+    centred = values / np.abs(values).max() if values.any() else values
+    centred = centred - np.average(centred, weights=weights)
+    variance = np.average(centred**2, weights=weights)
+    return float(np.average(centred**3, weights=weights) / variance**1.5) if variance > 0 else 0.0
 
 
 def _is_label(value: object) -> bool:

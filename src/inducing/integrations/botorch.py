@@ -195,11 +195,17 @@ class InducingModel(Model, FantasizeMixin):
         """Return the model of a fitted regressor. X and Y are in the units of its data."""
         from sklearn.utils.validation import check_is_fitted
 
+        from inducing.estimators.targets import NumericTargets
+
         check_is_fitted(estimator, "network_")
+        targets = estimator.targets_
+        if not isinstance(targets, NumericTargets) or any(targets.is_log):
+            advice = "Fit a regressor with target_transform='none'; botorch.models.transforms.Log makes Y logarithmic"
+            raise ValueError(f"only regressors with targets on their own scale become a BoTorch model. {advice}.")
         model = cls(estimator.network_, estimator.likelihood_, num_samples, seed, input_transform, outcome_transform)
         for name, value in zip(("input_mean", "input_std"), estimator.inputs_, strict=True):
             model.get_buffer(name).copy_(value)
-        for name, moment in zip(("location", "scale"), estimator.targets_.scale, strict=True):
+        for name, moment in zip(("location", "scale"), targets.scale, strict=True):
             model.get_buffer(name).copy_(torch.as_tensor(moment))
         if (updated := vars(estimator).get("updated_")) is not None:
             x, y = updated.x * model.input_std + model.input_mean, updated.y

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Categorical, Gaussian, Likelihood, StudentT
 from inducing.nn.likelihoods.heteroscedastic import Heteroscedastic
+from inducing.prediction.log_scale import LogScale
 from inducing.prediction.predictive import Predictive
 
 # y = f + r v, with a scale r that may depend on the outputs
@@ -64,7 +65,8 @@ class PredictionModule(nn.Module):
         self.register_buffer("input_std", inputs[1])
         self.register_buffer("location", torch.as_tensor(location, dtype=torch.float64))
         self.register_buffer("scale", torch.as_tensor(scale, dtype=torch.float64))
-        self.mixture = MixtureQuantiles(likelihood, functions, quantiles) if len(quantiles) else None
+        noise = likelihood.likelihood if isinstance(likelihood, LogScale) else likelihood
+        self.mixture = MixtureQuantiles(noise, functions, quantiles) if len(quantiles) else None
 
     @property
     def names(self) -> list[str]:
@@ -82,7 +84,11 @@ class PredictionModule(nn.Module):
         aleatoric, epistemic = predictive.aleatoric, predictive.epistemic
         found = [predictive.mean, (aleatoric + epistemic).sqrt(), aleatoric.sqrt(), epistemic.sqrt()]
         if self.mixture is not None:
-            found.append(self.location + self.scale * self.mixture(outputs))
+            quantiles, likelihood = self.mixture(outputs), self.likelihood
+            if isinstance(likelihood, LogScale):
+                found.append(likelihood.restore(quantiles))
+            else:
+                found.append(self.location + self.scale * quantiles)
         return tuple(each[..., 0] if self.squeeze else each for each in found)
 
 

@@ -80,6 +80,8 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     estimator, likelihood = ESTIMATORS[model][problem.task], given.get("likelihood", "auto")
     check_known(f"likelihood for {problem.task}", likelihood, ("auto", *estimator.likelihoods))
     check_counts(likelihood, problem.y)
+    if problem.task == "regression":
+        given["target_transform"] = problem.target_transform
     return estimator(schema=problem.encoded.schema, **given)
 
 
@@ -91,14 +93,14 @@ def fit_problem(estimator: NetworkEstimator, problem: Problem) -> TableFit:
     estimator.fit(train, y_train)
     seconds = time.perf_counter() - start
     predictive = estimator.predict_distribution(test)
-    units = None
+    inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
     if problem.task == "classification":
         targets = as_tensor(np.searchsorted(np.unique(y_train), y_test))
-        baselines = classification_baselines(train.to_numpy(), y_train, test.to_numpy())
+        baselines = classification_baselines(inputs, y_train, test.to_numpy())
     else:
         columns = y_train.reshape(len(y_train), -1)
         targets = as_tensor(y_test.reshape(len(y_test), -1))
-        baselines = regression_baselines(train.to_numpy(), columns, test.to_numpy())
+        baselines = regression_baselines(inputs, columns, test.to_numpy())
         units = Standardiser.of(columns).std if columns.shape[1] > 1 else None
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}

@@ -17,7 +17,7 @@ from inducing.estimators.classification import Classifier
 from inducing.prediction.predictive import Predictive
 from inducing.saving import load, save
 from inducing.saving.values import fits
-from inducing.tables.columns import CategoricalColumn
+from inducing.tables.columns.text import TextColumn
 from inducing.tables.errors import TableError, TableWarning, check_present, counted, quoted
 from inducing.tables.reading import read_chunks
 from inducing.tables.schema import Unseen, warn_of_unseen
@@ -115,7 +115,7 @@ def predict_table(
     done, imputed, unseen = 0, Counter[str](), Unseen()
     schema = model.estimator.schema_
     # a chunk of a CSV file might show text as numbers or booleans
-    text = [column for column in schema.columns if isinstance(column, CategoricalColumn)] if schema else []
+    text = [column for column in schema.columns if isinstance(column, TextColumn)] if schema else []
     for chunk in read_chunks(path, chunk_rows, [column.name for column in text]):
         check_present(keep, chunk.columns, " to keep")
         check_present(exclude, chunk.columns, " to exclude")
@@ -123,7 +123,8 @@ def predict_table(
             continue
         inputs: Any = model.select_inputs(chunk.drop(columns=list(exclude)))
         if schema is not None:
-            imputed.update(inputs.isna().sum().to_dict())
+            used = [column.name for column in schema.columns if column.encoded_names and column.name in inputs]
+            imputed.update(inputs[used].isna().sum().to_dict())
             encoded = schema.encode_columns(inputs)
             if not done:
                 _check_text(text, inputs)
@@ -144,7 +145,7 @@ def predict_table(
     return done
 
 
-def _check_text(columns: Sequence[CategoricalColumn], inputs: pd.DataFrame) -> None:
+def _check_text(columns: Sequence[TextColumn], inputs: pd.DataFrame) -> None:
     """Refuse numbers in a text column. They were read as text, and would be unseen categories."""
     for column in columns:
         values = inputs[column.name].dropna()

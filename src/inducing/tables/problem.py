@@ -12,14 +12,24 @@ from pandas.api import types
 
 from inducing.checks import check_known
 from inducing.estimators.likelihoods import CLASSIFICATION, REGRESSION
-from inducing.estimators.targets import narrow_labels
-from inducing.tables.columns import Column, describe
+from inducing.estimators.targets import (
+    choose_log_scale,
+    label_effect_targets,
+    narrow_labels,
+    numeric_effect_targets,
+)
+from inducing.tables.columns import describe_column, encode
+from inducing.tables.columns.base import Column
+from inducing.tables.columns.categorical import CategoricalColumn
+from inducing.tables.columns.dates import DateColumn
 from inducing.tables.errors import TableError, check_complete, check_present, counted, quoted
 from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn_of_unseen
 
 # integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
 MAX_CLASSES, ROWS_PER_CLASS = 10, 5
 MIN_ROWS = 10
+# a text target with more classes than this and fewer than three rows per class on average is free text
+MANY_CLASSES = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +44,8 @@ class Problem:
         task: "regression" or "classification".
         reason: Why this task.
         excluded: Columns that are ignored.
+        is_log: Whether the logarithm of each number is modelled.
+        target_transform: The setting by which this was chosen.
         train: Positions of the training rows.
         test: Positions of the test rows.
     """
@@ -45,6 +57,8 @@ class Problem:
     task: str
     reason: str
     excluded: tuple[str, ...]
+    is_log: tuple[bool, ...]
+    target_transform: str
     train: Int[np.ndarray, " T"]
     test: Int[np.ndarray, " H"]
 
@@ -56,8 +70,10 @@ def make_problem(
     exclude: Sequence[str] = (),
     test_fraction: float = 0.1,
     seed: int = 0,
-    impute: bool = False,
+    impute: bool = True,
     likelihood: str | None = None,
+    target_transform: str = "auto",
+    include: Sequence[str] | None = None,
 ) -> Problem:
     """Make a prediction problem from a table.
 
@@ -68,8 +84,10 @@ def make_problem(
         exclude: Columns to ignore.
         test_fraction: Fraction of the rows to test on, drawn at random and stratified by class.
         seed: Seed of the test rows.
-        impute: Whether missing inputs are replaced by the median or the most frequent category of the training rows.
+        impute: Whether missing inputs are replaced by the median of the training rows, or are a category of their own.
         likelihood: Name of the likelihood that the model will have. Default: that of the task.
+        target_transform: As in `BNNRegressor`.
+        include: Columns to use even if they look like row numbers. Default: none.
 
     Example:
         >>> import pandas as pd
@@ -80,6 +98,7 @@ def make_problem(
     """
     check_table(table)
     _check_columns(table, targets, exclude)
+    check_present(include or (), table.columns, " to include")
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
     check_known("likelihood", likelihood or "auto", ("auto", *REGRESSION, *CLASSIFICATION))
@@ -87,7 +106,7 @@ def make_problem(
         raise TableError(f"the table has {counted(len(table), 'row')}; at least {MIN_ROWS} are needed")
     for name in targets:
         check_complete(table[name], f"target {name!r}", "Remove those rows.")
-    columns = [describe(table[name], impute=False) for name in targets]
+    columns = [_describe_target(table[name]) for name in targets]
     task, reason = (task, "requested") if task else _infer_task(table[list(targets)], columns[0], likelihood)
     check_known("task", task, ("regression", "classification"))
     if task == "classification" and len(targets) > 1:
@@ -101,9 +120,29 @@ def make_problem(
     if not len(test):
         raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
     inputs = table.drop(columns=[*targets, *exclude])
-    encoded = learn_schema(inputs, impute, train)
+    is_log: tuple[bool, ...] = ()
+    if task == "classification":
+        numbers = label_effect_targets(y[train])
+    else:
+        is_log = choose_log_scale(target_transform, likelihood or "auto", y[train])
+        numbers = numeric_effect_targets(y[train], is_log, targets)
+    encoded = learn_schema(inputs, impute, train, numbers, include or ())
     warn_of_unseen(encoded.find_unseen(inputs))
-    return Problem(inputs, encoded, y, tuple(targets), task, reason, tuple(exclude), train, test)
+    return Problem(
+        inputs, encoded, y, tuple(targets), task, reason, tuple(exclude), is_log, target_transform, train, test
+    )
+
+
+def _describe_target(values: pd.Series) -> Column:
+    column = describe_column(values, impute=False)
+    if isinstance(column, DateColumn):
+        raise TableError(f"target {column.name!r} holds dates", "Convert it to numbers.")
+    if isinstance(column, CategoricalColumn) and MANY_CLASSES < len(column.categories) > len(values) / 3:
+        size = f"{len(column.categories)} categories in {len(values)} rows"
+        raise TableError(f"target {column.name!r} looks like free text: it has {size}", "Choose another target.")
+    # texts may be signs for missing values
+    encode(column, values)
+    return column
 
 
 def _check_columns(table: pd.DataFrame, targets: Sequence[str], exclude: Sequence[str]) -> None:
@@ -126,16 +165,16 @@ def _infer_task(targets: pd.DataFrame, column: Column, likelihood: str | None) -
     values, name = targets[column.name], repr(column.name)
     if types.is_bool_dtype(values.dtype):
         return "classification", f"{name} is true or false"
-    if column.kind == "categorical":
+    if isinstance(column, CategoricalColumn):
         return "classification", f"{name} is text"
-    numbers, distinct = values.astype(float), values.nunique()
+    numbers, distinct = column.to_codes(values), values.nunique()
     if (numbers % 1 == 0).all() and 2 <= distinct <= min(MAX_CLASSES, len(numbers) / ROWS_PER_CLASS):
         return "classification", f"{name} has {distinct} distinct whole numbers"
     return "regression", f"{name} is numeric"
 
 
 def _to_numbers(column: Column, values: pd.Series) -> Float[np.ndarray, " N"]:
-    if column.kind == "categorical":
+    if isinstance(column, CategoricalColumn):
         raise TableError(f"target {column.name!r} is text, e.g. {column.categories[0]!r}", "Regression needs numbers.")
     numbers = column.to_codes(values)
     if (numbers == numbers[0]).all():
@@ -146,7 +185,7 @@ def _to_numbers(column: Column, values: pd.Series) -> Float[np.ndarray, " N"]:
 def _to_labels(column: Column, values: pd.Series) -> Shaped[np.ndarray, " N"]:
     """Booleans, integers or text."""
     labels = narrow_labels(values)
-    if column.kind == "categorical":
+    if isinstance(column, CategoricalColumn):
         labels = np.array([str(value) for value in values], dtype=object)
     elif labels.dtype.kind not in "biu":
         numbers = column.to_codes(values)

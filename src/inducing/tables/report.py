@@ -64,6 +64,10 @@ def report_page(fit: TableFit, source: str) -> Page:
         _uncertain_rows(fit),
         Heading("Training"),
         _image("ELBO", ELBO_CAPTION, plots.plot_history, fit.estimator.history_, terms=False),
+        Heading("Columns"),
+        "What each column was read as, and what was done with it. All columns have the same weight, whatever the number of "
+        "their inputs.",
+        problem.encoded.schema.describe(),
         Heading("Settings"),
         _settings(fit, source),
     ]
@@ -126,12 +130,12 @@ def _uncertain_rows(fit: TableFit) -> Table:
 
 def _settings(fit: TableFit, source: str) -> Table:
     problem, estimator = fit.problem, fit.estimator
-    imputed = any(column.fill is not None for column in problem.encoded.schema.columns)
+    logs = [name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log]
     rows = [
         ["table", source],
         ["inputs", ", ".join(problem.inputs.columns)],
         ["excluded", ", ".join(problem.excluded) or "none"],
-        ["missing values", "imputed by median or most frequent category" if imputed else "refused"],
+        ["targets on a log scale", ", ".join(logs) or "none"],
         ["model", f"{type(estimator).__name__}: {estimator.built}"],
         ["steps", str(len(estimator.history_))],
         ["ELBO per row after training", f"{estimator.elbo_:.4g}"],

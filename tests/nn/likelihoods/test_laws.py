@@ -52,7 +52,7 @@ def outputs(case, dtype=torch.float32):
 
 def test_the_table_is_complete():
     found = {*Likelihood.__subclasses__(), *Heteroscedastic.__subclasses__()} - {Heteroscedastic}
-    assert {case.make for case in CASES} == {each for each in found if each.__module__.startswith("inducing.")}
+    assert {case.make for case in CASES} == {each for each in found if each.__module__.startswith("inducing.nn.")}
 
 
 @table

@@ -144,7 +144,7 @@ class OptimalWeights(OptimalModule, base.WeightModule):
         context: DrawContext,
     ) -> Float[Tensor, " S"]:
         assert inputs is not None
-        return regression_log_density(weights, inputs, _as_pseudo_likelihood(self, context), prior)
+        return regression_log_density(weights, inputs, as_pseudo_likelihood(self, context), prior)
 
 
 class OptimalValues(OptimalModule, base.ValueModule):
@@ -159,7 +159,7 @@ class OptimalValues(OptimalModule, base.ValueModule):
     def log_density(
         self, whitened: Float[Tensor, "S M O"], prior: base.ValuePrior, context: DrawContext
     ) -> Float[Tensor, " S"]:
-        return regressed_value_density(whitened, _as_pseudo_likelihood(self, context), prior)
+        return regressed_value_density(whitened, as_pseudo_likelihood(self, context), prior)
 
 
 class HeteroscedasticWeights(OptimalModule, base.WeightModule):
