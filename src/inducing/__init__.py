@@ -68,23 +68,34 @@ from inducing.prediction.predictive import Predictive, predict
 from inducing.saving import load, register, register_later, save
 
 if TYPE_CHECKING:
-    from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
+    from inducing.estimators import (
+        AutoClassifier,
+        AutoRegressor,
+        BNNClassifier,
+        BNNRegressor,
+        DeepGPClassifier,
+        DeepGPRegressor,
+    )
     from inducing.tables.errors import TableError, TableWarning
     from inducing.tables.reading import read_table
     from inducing.tables.schema import Schema
 
+_SAVED = ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor")
 # imported on first use, since they need optional packages that are slow to import
 _LAZY = {
     "inducing.tables.errors": ("TableError", "TableWarning"),
     "inducing.tables.reading": ("read_table",),
     "inducing.tables.schema": ("Schema",),
-    "inducing.estimators": ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"),
+    "inducing.estimators": _SAVED,
+    "inducing.estimators.auto": ("AutoClassifier", "AutoRegressor"),
 }
-register_later("inducing.estimators", *_LAZY["inducing.estimators"])
+register_later("inducing.estimators", *_SAVED)
 
 __all__ = [
     "DSVI",
     "ELBO",
+    "AutoClassifier",
+    "AutoRegressor",
     "BNNClassifier",
     "BNNRegressor",
     "Bernoulli",

@@ -3,7 +3,9 @@
 import numpy as np
 import scipy.stats
 import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from inducing.prediction import metrics
@@ -39,6 +41,15 @@ def test_ridge_has_the_variance_of_its_leave_one_out_errors():
         np.testing.assert_allclose(prediction.mean[:, k].numpy(), best.predict(scale.transform(X_TEST)), rtol=1e-6)
         # scikit-learn's leave-one-out errors take the centre of all rows
         np.testing.assert_allclose(prediction.variance[:, k].numpy(), squares.min(), rtol=0.1)
+
+
+def test_boosted_trees_have_the_variance_of_their_cross_validation_errors():
+    found = regression_baselines(X, Y, X_TEST)["boosted trees"]
+    for k in range(2):
+        model = HistGradientBoostingRegressor(random_state=0)
+        errors = cross_val_predict(model, X, Y[:, k], cv=3) - Y[:, k]
+        np.testing.assert_allclose(found.mean[:, k].numpy(), model.fit(X, Y[:, k]).predict(X_TEST))
+        np.testing.assert_allclose(found.variance[:, k].numpy(), np.mean(errors**2))
 
 
 def test_targets_without_noise_have_a_finite_density():

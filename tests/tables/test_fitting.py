@@ -1,15 +1,17 @@
 """A fit to a problem: what is learned from which rows, and the scores beside the baselines."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 import torch
 
+import inducing
 from inducing.prediction import metrics
 from inducing.tables import columns, schema
 from inducing.tables.errors import TableError
-from inducing.tables.fitting import compute_scores, fit_problem, make_estimator
+from inducing.tables.fitting import compute_scores, find_losses, fit_problem, make_estimator
 from inducing.tables.problem import make_problem
 from tests.tables.examples import INPUTS, make_table, outcome
 
@@ -23,7 +25,7 @@ def test_scores_are_those_of_the_test_rows():
     low, high = estimator.predict_interval(problem.inputs.iloc[problem.test], 0.9)
     inside = (low <= problem.y[problem.test]) & (problem.y[problem.test] <= high)
     assert ours["in 90 %"] == pytest.approx(inside.mean())
-    assert list(fitted.scores) == ["BNNRegressor", "constant", "ridge"]
+    assert list(fitted.scores) == ["BNNRegressor", "constant", "ridge", "boosted trees"]
     # a linear problem: the ridge is ahead of the constant
     assert fitted.scores["ridge"]["CRPS"] < fitted.scores["constant"]["CRPS"]
 
@@ -33,8 +35,48 @@ def test_classes_are_scored():
     problem, estimator = fitted.problem, fitted.estimator
     right = estimator.predict(problem.inputs.iloc[problem.test]) == problem.y[problem.test]
     assert fitted.scores["DeepGPClassifier"]["accuracy"] == pytest.approx(right.mean())
-    assert list(fitted.scores) == ["DeepGPClassifier", "constant", "logistic"]
+    assert list(fitted.scores) == ["DeepGPClassifier", "constant", "logistic", "boosted trees"]
     assert fitted.scores["logistic"]["log-likelihood"] > fitted.scores["constant"]["log-likelihood"]
+
+
+def gaussian(mean, variance):
+    outputs = torch.as_tensor(mean, dtype=torch.float64)[None, :, None]
+    return inducing.Predictive(outputs, inducing.Gaussian(variance, learn_variance=False).double())
+
+
+def test_it_says_when_a_baseline_is_better_and_by_how_much():
+    random = np.random.default_rng(0)
+    truth = random.normal(size=400)
+    y = torch.from_numpy(truth)[:, None]
+    good, poor = gaussian(truth + 0.1 * random.normal(size=400), 0.01), gaussian(truth + random.normal(size=400), 1.0)
+    likelihood, squares = find_losses(poor, "ridge", good, y)
+    assert re.fullmatch(
+        r"ridge predicts the 400 test rows better: its log-likelihood is higher by 2.2\d ± 0.0\d nats per row",
+        likelihood,
+    )
+    assert re.fullmatch(r"ridge predicts the 400 test rows better: its squared error is lower by 99 ± \d+ %", squares)
+    assert not find_losses(good, "ridge", poor, y)
+    assert not find_losses(good, "ridge", good, y)
+    # one row says nothing
+    one = torch.zeros(1, 1).double()
+    assert not find_losses(gaussian([2.0], 1.0), "ridge", gaussian([0.0], 1.0), one)
+
+
+def test_classes_are_compared_by_log_likelihood():
+    logits = torch.tensor([[2.0, 0.0]]).double().expand(50, 2)
+    sure, unsure = (inducing.Predictive(each[None], inducing.Categorical()) for each in (logits, 0.1 * logits))
+    (loss,) = find_losses(unsure, "logistic", sure, torch.zeros(50, dtype=torch.long))
+    assert loss.startswith("logistic predicts the 50 test rows better: its log-likelihood")
+
+
+def test_the_automatic_choice_is_fitted_and_scored():
+    problem = make_problem(make_table()[[*INPUTS, "price"]], ["price"])
+    estimator = make_estimator("auto", problem, max_steps=3, random_state=0)
+    fitted = fit_problem(estimator, problem)
+    assert type(fitted.estimator).__name__ in fitted.scores
+    assert fitted.choice.scores_.keys() == {"bnn", "dgp"}
+    with pytest.raises(ValueError, match="prior is not available for auto"):
+        make_estimator("auto", problem, prior="neal")
 
 
 def test_several_targets_are_measured_in_their_own_units():

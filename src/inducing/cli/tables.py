@@ -47,7 +47,9 @@ def _messages(command: str) -> Iterator[None]:
 def fit(
     table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a header.")],
     target: Annotated[list[str], typer.Option(help="Column to predict (repeatable in regression).")],
-    model: Annotated[str, typer.Option(help="bnn (Bayesian neural network) or dgp (deep Gaussian process).")] = "bnn",
+    model: Annotated[
+        str, typer.Option(help="bnn (Bayesian neural network), dgp (deep Gaussian process), or auto: the better one.")
+    ] = "bnn",
     task: Annotated[str | None, typer.Option(help="regression or classification. Default: by the target.")] = None,
     posterior: Annotated[str | None, typer.Option(help="global, local, factorised->global, dsvi, ...")] = None,
     prior: Annotated[str | None, typer.Option(help="Prior of a bnn: scale, neal, standard, ...")] = None,
@@ -65,7 +67,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Model file to write.", dir_okay=False)] = Path("model.safetensors"),
     report: Annotated[Path | None, typer.Option(help="HTML report to write.", dir_okay=False)] = None,
 ) -> None:
-    """Fit a model to a table, and compare it with a constant and a linear model on held-out rows."""
+    """Fit a model to a table, and compare it with a linear model and boosted trees on held-out rows."""
     from inducing import pages
     from inducing.tables.errors import counted
     from inducing.tables.fitting import fit_problem, make_estimator
@@ -107,6 +109,12 @@ def fit(
     fitted = fit_problem(estimator, problem)
     if not is_first():
         return
+    estimator = fitted.estimator
+    if fitted.choice is not None:
+        scores = ", ".join(f"{name} {score:.3f}" for name, score in fitted.choice.scores_.items())
+        console.print(
+            f"chosen: {fitted.choice.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}"
+        )
     replaced = " (replaced)" if out.exists() else ""
     TableModel(estimator, problem.targets, problem.excluded).save(out)
     steps, reason = len(estimator.history_), "converged"
@@ -115,6 +123,8 @@ def fit(
         reason = default if max_steps is None else "the limit (--max-steps)"
     console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
     console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
+    for loss in fitted.losses:
+        console.print(loss)
     console.print(f"model: {out}{replaced}")
     if report is not None:
         write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())

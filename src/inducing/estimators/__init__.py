@@ -4,7 +4,8 @@ from inducing.extras import require
 
 require("sklearn")
 
+from inducing.estimators.auto import AutoClassifier, AutoRegressor  # noqa: E402
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier  # noqa: E402
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor  # noqa: E402
 
-__all__ = ["BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"]
+__all__ = ["AutoClassifier", "AutoRegressor", "BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"]

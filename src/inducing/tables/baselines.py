@@ -1,14 +1,17 @@
-"""Baselines: a constant and a linear model. Both return predictive distributions, so that they get the same scores."""
+"""Baselines: a constant, a linear model and boosted trees. They return predictive distributions, to get the same scores."""
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import cross_val_predict
 
 from inducing.arrays import as_tensor
 from inducing.data.standardise import Standardiser
@@ -16,16 +19,20 @@ from inducing.nn.likelihoods import Categorical, Gaussian
 from inducing.prediction.predictive import Predictive
 
 PENALTIES = np.logspace(-3, 4, 15)
+# early stopping only from 10,000 rows: scikit-learn's default
+TREES: dict[str, Any] = {"random_state": 0}
+FOLDS = 3
 
 
 def regression_baselines(
     x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]
 ) -> dict[str, Predictive]:
-    """Two baselines with Gaussian predictions: the mean and variance of the training targets, and ridge regression.
+    """Baselines with Gaussian predictions: the mean and variance of the training targets, ridge regression, boosted trees.
 
     The ridge penalty of each target is the one with the smallest leave-one-out squared error. This error is the variance of
-    the predictions. It is the same for all rows.
+    the predictions. That of boosted trees is their squared error in cross-validation. Both are the same for all rows.
     """
+    trees = [_boosted_trees(x, column, x_test) for column in y.T]
     constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
     x, x_test = _standardised(x, x_test)
     ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(x, y)
@@ -35,25 +42,44 @@ def regression_baselines(
     return {
         "constant": _gaussian(constant, y.var(0), y),
         "ridge": _gaussian(mean, squares.min(-1), y),
+        "boosted trees": _gaussian(
+            np.stack([found for found, _ in trees], 1), np.array([error for _, error in trees]), y
+        ),
     }
 
 
 def classification_baselines(
     x: Float[np.ndarray, "T D"], y: Shaped[np.ndarray, " T"], x_test: Float[np.ndarray, "H D"]
 ) -> dict[str, Predictive]:
-    """Two baselines: the class frequencies of the training rows, and logistic regression.
+    """Baselines: the class frequencies of the training rows, logistic regression, boosted trees.
 
     The logistic regression has standardised inputs and scikit-learn's default penalty.
     """
     _, counts = np.unique(y, return_counts=True)
     constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
+    trees = HistGradientBoostingClassifier(**TREES).fit(x, y).predict_proba(x_test)
     x, x_test = _standardised(x, x_test)
     logistic = LogisticRegression(max_iter=1000)
     with warnings.catch_warnings():
         # a baseline does not need to converge
         warnings.simplefilter("ignore", ConvergenceWarning)
         logistic.fit(x, y)
-    return {"constant": _classes(constant), "logistic": _classes(logistic.predict_log_proba(x_test))}
+    with np.errstate(divide="ignore"):
+        tree_logs = np.log(trees)
+    return {
+        "constant": _classes(constant),
+        "logistic": _classes(logistic.predict_log_proba(x_test)),
+        "boosted trees": _classes(tree_logs),
+    }
+
+
+def _boosted_trees(
+    x: Float[np.ndarray, "T D"], y: Float[np.ndarray, " T"], x_test: Float[np.ndarray, "H D"]
+) -> tuple[Float[np.ndarray, " H"], float]:
+    """The predictions of boosted trees, and their squared error in cross-validation."""
+    model = HistGradientBoostingRegressor(**TREES)
+    errors = cross_val_predict(model, x, y, cv=min(FOLDS, len(y))) - y
+    return model.fit(x, y).predict(x_test), float(np.mean(errors**2))
 
 
 def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,18 +16,21 @@ from inducing.arrays import as_tensor
 from inducing.checks import check_known
 from inducing.data.standardise import Standardiser
 from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, DeepGPRegressor
+from inducing.estimators.auto import Auto, AutoClassifier, AutoRegressor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import check_counts
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tables.baselines import classification_baselines, regression_baselines
+from inducing.tables.errors import counted
 from inducing.tables.problem import Problem
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
     "bnn": {"regression": BNNRegressor, "classification": BNNClassifier},
     "dgp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
 }
+AUTOMATIC: dict[str, type[Auto]] = {"regression": AutoRegressor, "classification": AutoClassifier}
 COVERAGES = (50, 90, 95)
 # digits worth printing; coverages are in per cent
 FORMATS = {"RMSE": ".4g", "log-likelihood": ".3f", "CRPS": ".4g", "accuracy": ".3f", "ECE": ".3f"}
@@ -44,7 +48,9 @@ class TableFit:
         predictive: Its predictions for the test rows.
         y_test: Their targets (H, O), or the positions of their labels among the classes (H,).
         scores: Scores by model and name: the estimator's, then those of the baselines.
+        losses: Sentences about baselines that predict the test rows better.
         seconds: Training time.
+        choice: The choice of the estimator, if there were several.
     """
 
     problem: Problem
@@ -52,7 +58,9 @@ class TableFit:
     predictive: Predictive
     y_test: Tensor
     scores: dict[str, dict[str, float]]
+    losses: list[str]
     seconds: float
+    choice: Auto | None = None
 
     def score_table(self, title: str = "", note: str = "") -> Table:
         """The scores as a table. The first row is the estimator."""
@@ -65,16 +73,22 @@ class TableFit:
         return Table(["", *names], rows, title, " ".join(notes))
 
 
-def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator:
+def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator | Auto:
     """Make an estimator for a problem, with its schema.
 
     Arguments:
-        model: "bnn" or "dgp".
+        model: "bnn", "dgp", or "auto" for the better one.
         problem: The problem.
         parameters: Parameters of the estimator. None: its default.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
-    check_known("model", model, ESTIMATORS)
+    check_known("model", model, (*ESTIMATORS, "auto"))
+    if model == "auto":
+        if "prior" in given:
+            raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
+        candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
+        shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
+        return AUTOMATIC[problem.task](candidates, **shared)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
     estimator, likelihood = ESTIMATORS[model][problem.task], given.get("likelihood", "auto")
@@ -85,13 +99,15 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     return estimator(schema=problem.encoded.schema, **given)
 
 
-def fit_problem(estimator: NetworkEstimator, problem: Problem) -> TableFit:
+def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFit:
     """Fit to the training rows, then score the test rows."""
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     start = time.perf_counter()
     estimator.fit(train, y_train)
-    seconds = time.perf_counter() - start
+    seconds, choice = time.perf_counter() - start, None
+    if isinstance(estimator, Auto):
+        choice, estimator = estimator, estimator.estimator_
     predictive = estimator.predict_distribution(test)
     inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
     if problem.task == "classification":
@@ -104,7 +120,24 @@ def fit_problem(estimator: NetworkEstimator, problem: Problem) -> TableFit:
         units = Standardiser.of(columns).std if columns.shape[1] > 1 else None
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
-    return TableFit(problem, estimator, predictive, targets, scores, seconds)
+    losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets)]
+    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, choice)
+
+
+def find_losses(predictive: Predictive, name: str, baseline: Predictive, y: Tensor) -> list[str]:
+    """Sentences about scores in which a baseline is better by more than two standard errors of the paired difference."""
+    rows = counted(len(y), "test row")
+    gains = {"log-likelihood": (baseline.log_prob(y) - predictive.log_prob(y), "{:.2f} ± {:.2f} nats per row")}
+    if predictive.likelihood.support == "real":
+        errors, of_baseline = ((each.mean - y).square().sum(-1) for each in (predictive, baseline))
+        gains["squared error"] = (100 * (errors - of_baseline) / errors.mean(), "{:.0f} ± {:.0f} %")
+    found = []
+    for score, (gain, text) in gains.items():
+        mean, error = float(gain.mean()), float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+        if mean > 2 * error:
+            better = "higher" if score == "log-likelihood" else "lower"
+            found.append(f"{name} predicts the {rows} better: its {score} is {better} by {text.format(mean, error)}")
+    return found
 
 
 def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | None = None) -> dict[str, float]:

@@ -58,6 +58,7 @@ def report_page(fit: TableFit, source: str) -> Page:
         introduction,
         Heading("Scores"),
         fit.score_table(note=SCORE_NOTES[problem.task]),
+        *(f"{loss}." for loss in fit.losses),
         *details(fit),
         Heading("Most uncertain rows"),
         "The test rows with the most uncertain predictions. Rows are numbered from 0.",

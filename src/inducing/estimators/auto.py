@@ -1,0 +1,171 @@
+"""The better one of several estimators, chosen by the log-likelihood of held-out rows.
+
+The rows are held out of the training rows, and return at the end: the chosen estimator is fitted again to all rows, unless
+they are so few that it would hardly change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
+
+from inducing.arrays import as_tensor
+from inducing.estimators.base import NetworkEstimator, SampledFunctions
+from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
+from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
+from inducing.prediction.predictive import Predictive
+from inducing.tables.schema import EncodedTable
+
+# held-out rows: a fifth, at most as many as a comparison needs
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 2000
+# a smaller share of held-out rows is not worth a second fit
+SHARE_TO_RETURN = 0.05
+
+
+class Auto(BaseEstimator):
+    """What the automatic choice of an estimator shares for regression and classification."""
+
+    defaults: ClassVar[Mapping[str, type[NetworkEstimator]]]
+    estimator_: Any
+
+    def __init__(
+        self,
+        candidates: Mapping[str, NetworkEstimator] | None = None,
+        *,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.candidates, self.random_state, self.verbose = candidates, random_state, verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit all candidates to a part of the rows, and the best one to all rows.
+
+        Arguments:
+            X: Inputs (N, D): an array or a pandas.DataFrame.
+            y: Targets.
+            sample_weight: Weights of the rows.
+        """
+        if self.candidates is not None and not self.candidates:
+            raise ValueError(
+                "candidates is empty. Leave it out, or pass estimators by name, e.g. {'bnn': BNNRegressor()}"
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = {"random_state": seed, "verbose": self.verbose}
+        given = self.candidates or {name: cls() for name, cls in self.defaults.items()}
+        candidates = {name: clone(each).set_params(**settings) for name, each in given.items()}
+        num_rows = _num_samples(X)
+        num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
+        weights = _check_sample_weight(sample_weight, X)
+        train, held_out = train_test_split(np.arange(num_rows), test_size=num_held_out, random_state=seed)
+        self.scores_: dict[str, float] = {}
+        for name, candidate in candidates.items():
+            candidate.fit(_take(X, train), _take(y, train), weights[train])
+            self.scores_[name] = self._score(candidate, _take(X, held_out), _take(y, held_out))
+        self.chosen_ = max(self.scores_, key=lambda name: self.scores_[name])
+        self.estimator_ = candidates[self.chosen_]
+        if num_held_out > SHARE_TO_RETURN * num_rows:
+            self.estimator_ = clone(self.estimator_).fit(X, y, sample_weight)
+        self.n_features_in_ = self.estimator_.n_features_in_
+        return self
+
+    def predict(self, X: Any, **settings: Any) -> Any:
+        """Predict the targets, as the chosen estimator does."""
+        return self._chosen().predict(X, **settings)
+
+    def predict_distribution(self, X: Any) -> Predictive:
+        """The predictive distribution of each row."""
+        return self._chosen().predict_distribution(X)
+
+    def sample_functions(self, n_samples: int = 1, random_state: Any = 0) -> SampledFunctions:
+        """Draw functions from the posterior of the chosen estimator."""
+        return self._chosen().sample_functions(n_samples, random_state)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draw targets with their noise."""
+        return self._chosen().sample_y(X, n_samples, random_state)
+
+    def _chosen(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    def _score(self, candidate: Any, X: Any, y: Any) -> float:
+        """The mean log-likelihood of held-out rows."""
+        return float(candidate.predict_distribution(X).log_prob(np.asarray(y, dtype=float).reshape(len(y), -1)).mean())
+
+
+class AutoRegressor(RegressorMixin, Auto):
+    """Regression with a Bayesian neural network or a deep Gaussian process, whichever predicts held-out rows better.
+
+    Save the chosen estimator: ``inducing.save(model.estimator_, path)``.
+
+    Arguments:
+        candidates: Estimators to choose from, by name. Default: `BNNRegressor` and `DeepGPRegressor` with default settings.
+        random_state: Seed of the held-out rows and of all fits.
+        verbose: Whether to show progress bars.
+
+    Attributes: ``estimator_`` (the chosen estimator, fitted), ``chosen_`` (its name), ``scores_`` (the mean log-likelihood
+    of held-out rows by name).
+
+    Example:
+        >>> import numpy as np, inducing
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> small = {"wide": inducing.BNNRegressor([20], max_steps=20), "deep": inducing.BNNRegressor([5, 5], max_steps=20)}
+        >>> model = inducing.AutoRegressor(small, random_state=0).fit(X, X[:, 0] ** 2)
+        >>> model.chosen_ in small, model.predict(X[:3]).shape
+        (True, (3,))
+    """
+
+    defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor}
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the lower and upper ends of the central interval that holds the target with this probability."""
+        low, high = self._chosen().predict_interval(X, coverage)
+        return low, high
+
+    def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
+        """Predict quantiles of the targets."""
+        return self._chosen().predict_quantiles(X, q)
+
+
+class AutoClassifier(ClassifierMixin, Auto):
+    """Classification with a Bayesian neural network or a deep Gaussian process, whichever predicts held-out rows better.
+
+    The arguments and attributes are those of `AutoRegressor`.
+
+    Example:
+        >>> import numpy as np, inducing
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> small = {"bnn": inducing.BNNClassifier([5], max_steps=10), "dgp": inducing.DeepGPClassifier(max_steps=5)}
+        >>> model = inducing.AutoClassifier(small, random_state=0).fit(X, X[:, 0] > 0)
+        >>> model.predict_proba(X[:3]).shape
+        (3, 2)
+    """
+
+    defaults: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier}
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels in ascending order."""
+        return self._chosen().classes_
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict the probabilities of the classes, in the order of ``classes_``."""
+        return self._chosen().predict_proba(X)
+
+    def _score(self, candidate: Any, X: Any, y: Any) -> float:
+        labels = np.asarray(y)
+        # the training rows may lack a rare class
+        known = np.flatnonzero(np.isin(labels, candidate.classes_))
+        places = np.searchsorted(candidate.classes_, labels[known])
+        return float(candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places)).mean())
+
+
+def _take(values: Any, rows: np.ndarray) -> Any:
+    """Some rows of an array or a table."""
+    return values.take(rows) if isinstance(values, EncodedTable) else _safe_indexing(values, rows)

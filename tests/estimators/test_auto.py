@@ -1,0 +1,78 @@
+"""The automatic choice of an estimator by held-out rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import inducing
+from inducing.estimators import auto
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(120, 2))
+Y = np.sin(3 * X[:, 0]) + 0.1 * RANDOM.normal(size=120)
+GOOD, POOR = inducing.BNNRegressor([20], max_steps=200), inducing.BNNRegressor([1], max_steps=1)
+
+
+@pytest.mark.parametrize("order", [("good", "poor"), ("poor", "good")])
+def test_the_better_one_is_chosen_and_fitted_to_all_rows(order, monkeypatch):
+    fits = []
+    fit = inducing.BNNRegressor.fit
+    monkeypatch.setattr(
+        inducing.BNNRegressor, "fit", lambda self, X, *rest: (fits.append(len(X)), fit(self, X, *rest))[1]
+    )
+    candidates = {"good": GOOD, "poor": POOR}
+    model = inducing.AutoRegressor({name: candidates[name] for name in order}, random_state=0).fit(X, Y)
+    assert model.chosen_ == "good"
+    assert model.scores_["good"] > model.scores_["poor"] + 0.1
+    assert fits == [96, 96, 120]
+    assert model.estimator_.hidden == [20]
+    assert not hasattr(GOOD, "network_"), "candidates are cloned"
+
+
+def test_its_predictions_are_those_of_the_chosen_one():
+    model = inducing.AutoRegressor({"good": GOOD}, random_state=0).fit(X, Y)
+    alone = clone(model.estimator_).fit(X, Y)
+    assert np.array_equal(model.predict(X), alone.predict(X))
+    for ours, theirs in zip(model.predict(X, return_std=True), alone.predict(X, return_std=True), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.array_equal(model.predict_interval(X), alone.predict_interval(X))
+    assert np.array_equal(model.predict_quantiles(X, 0.3), alone.predict_quantiles(X, 0.3))
+    assert np.array_equal(model.sample_y(X, 3), alone.sample_y(X, 3))
+    assert np.array_equal(model.sample_functions(2)(X), alone.sample_functions(2)(X))
+    assert np.array_equal(model.predict_distribution(X).mean, alone.predict_distribution(X).mean)
+    assert model.score(X, Y) > 0.8
+
+
+def test_few_held_out_rows_do_not_return(monkeypatch):
+    monkeypatch.setattr(auto, "MOST_HELD_OUT", 5)
+    model = inducing.AutoRegressor({"good": clone(GOOD).set_params(max_steps=2)}, random_state=0).fit(X, Y)
+    assert len(model.estimator_.network_.inducing_points) == 115
+
+
+def test_classes_of_a_table_one_of_them_rare():
+    table = pd.DataFrame({"a": X[:, 0], "text": np.where(X[:, 1] > 0, "x", "y")})
+    labels = np.where(X[:, 0] > 0, "yes", "no").astype(object)
+    labels[7] = "once"
+    candidates = {"bnn": inducing.BNNClassifier([5], max_steps=20), "dgp": inducing.DeepGPClassifier(max_steps=2)}
+    for seed in range(3):
+        model = inducing.AutoClassifier(candidates, random_state=seed).fit(table, labels)
+        assert np.isfinite(list(model.scores_.values())).all()
+        assert model.classes_.tolist() == ["no", "once", "yes"]
+        assert model.predict_proba(table[:4]).shape == (4, 3)
+    assert set(model.predict(table)) <= set(labels)
+
+
+def test_weights_change_the_fit():
+    candidates = {"good": clone(GOOD).set_params(max_steps=3)}
+    models = (inducing.AutoRegressor(candidates, random_state=0).fit(X, Y, w) for w in (None, 1 + (X[:, 0] > 0)))
+    first, second = (model.predict(X) for model in models)
+    assert not np.array_equal(first, second)
+
+
+def test_the_default_candidates_and_errors():
+    assert auto.AutoRegressor.defaults == {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor}
+    with pytest.raises(ValueError, match="candidates is empty"):
+        inducing.AutoRegressor({}).fit(X, Y)
+    with pytest.raises(Exception, match="not fitted"):
+        inducing.AutoRegressor().predict(X)
