@@ -295,7 +295,8 @@ HOLE = TABLE["size"].mask(TABLE.index == 7)
         (change(), ["--posterior", "exact"], "unknown posterior 'exact'"),
         (change(), ["--likelihood", "cauchy"], "unknown likelihood 'cauchy'"),
         (change(), ["--likelihood", "poisson"], "'poisson' needs counts"),
-        (change(), ["--test-fraction", "0"], "--test-fraction must be between 0 and 1, got 0"),
+        (change(), ["--test-fraction", "1"], "--test-fraction must be at least 0 and below 1, got 1"),
+        (change(), ["--test-fraction", "0", "--report", "r.html"], "a report is about test rows"),
         (change(), ["--out", "nowhere/m.safetensors"], "no folder nowhere"),
         (change(), ["--report", "nowhere/r.html"], "no folder nowhere"),
     ],
@@ -305,6 +306,29 @@ def test_fit_refuses(table, options, message, here):
     done = run("fit", "t.csv", "--target", "price", *options)
     assert refused(done, "inducing fit: ", message), done.stderr
     assert not (here / "model.safetensors").exists()
+
+
+def test_the_saved_model_is_fitted_to_all_rows_on_request(here):
+    fit = ("fit", "t.csv", "--target", "price", "--max-steps", 3)
+    for options, words, rows in (
+        ((), "model: model.safetensors", 54),
+        (("--refit",), "model, fitted to all rows: model.safetensors (replaced)", 60),
+        (("--test-fraction", 0), "model, fitted to all rows: model.safetensors (replaced)", 60),
+    ):
+        done = run(*fit, *options)
+        assert done.exit_code == 0, done.stderr
+        assert words in done.stdout
+        assert ("RMSE" in done.stdout) == ("--test-fraction" not in options)
+        assert TableModel.load(here / "model.safetensors").estimator.network_.num_inducing == rows
+
+
+@pytest.mark.parametrize("options", [(), ("--refit",), ("--test-fraction", 0)], ids=str)
+def test_the_automatic_choice(options, here):
+    done = run("fit", "t.csv", "--target", "price", "--max-steps", 2, "--model", "auto", *options)
+    assert done.exit_code == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("chosen: "))
+    name = type(TableModel.load(here / "model.safetensors").estimator).__name__
+    assert {"bnn": "BNNRegressor", "dgp": "DeepGPRegressor"}[line[8:11]] == name
 
 
 def test_a_target_alone_is_not_numeric(here):

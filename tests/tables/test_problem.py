@@ -57,6 +57,12 @@ def test_rows_are_for_training_or_for_testing(target, fraction):
     assert len(np.unique(problem.y[problem.train])) >= kept
 
 
+def test_no_rows_for_testing():
+    problem = make_problem(TABLE, ["price"], test_fraction=0)
+    assert np.array_equal(problem.train, np.arange(60))
+    assert not len(problem.test)
+
+
 def test_the_seed_decides_the_test_rows():
     first, again, other = (make_problem(TABLE, ["price"], test_fraction=0.3, seed=seed).test for seed in (0, 0, 1))
     assert np.array_equal(first, again)
@@ -81,7 +87,7 @@ def test_test_rows_are_spread_over_classes():
         (TABLE, {"targets": ["price", "price"]}, "a column is named twice"),
         (TABLE, {"targets": ["price"], "exclude": ["price"]}, "a column is named twice"),
         (TABLE[["price"]], {"targets": ["price"]}, "no input columns"),
-        (TABLE, {"targets": ["price"], "test_fraction": 1.5}, "between 0 and 1, got 1.5"),
+        (TABLE, {"targets": ["price"], "test_fraction": 1.5}, "at least 0 and below 1, got 1.5"),
         (TABLE[:9], {"targets": ["price"]}, "the table has 9 rows; at least 10 are needed"),
         (TABLE[:0], {"targets": ["price"]}, "the table has 0 rows"),
         (TABLE, {"targets": ["price"], "likelihood": "categorial"}, "did you mean 'categorical'"),

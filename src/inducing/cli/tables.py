@@ -7,11 +7,12 @@ and `inducing --help` and `inducing reproduce` do not need them.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -60,7 +61,12 @@ def fit(
     target_transform: Annotated[
         str, typer.Option(help="log, none, or auto: log for skewed positive targets.")
     ] = "auto",
-    test_fraction: Annotated[float, typer.Option(help="Fraction of the rows to test on.")] = 0.1,
+    test_fraction: Annotated[
+        float, typer.Option(help="Fraction of the rows to test on. 0: none, and no scores.")
+    ] = 0.1,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit again to all rows after the test, and save that model.")
+    ] = False,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of gradient steps.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the test rows and of the fit.")] = 0,
@@ -69,8 +75,9 @@ def fit(
 ) -> None:
     """Fit a model to a table, and compare it with a linear model and boosted trees on held-out rows."""
     from inducing import pages
+    from inducing.estimators.auto import Auto
     from inducing.tables.errors import counted
-    from inducing.tables.fitting import fit_problem, make_estimator
+    from inducing.tables.fitting import fit_all_rows, fit_problem, make_estimator
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
     from inducing.tables.reading import read_table
@@ -81,22 +88,31 @@ def fit(
     _check_files({"table": table}, {"out": out, "report": report})
     if report is not None and report.suffix not in (".html", ".htm"):
         raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
-    if not 0 < test_fraction < 1:
-        raise ValueError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
-    problem = make_problem(
+    if not 0 <= test_fraction < 1:
+        raise ValueError(f"--test-fraction must be at least 0 and below 1, got {test_fraction:g}")
+    if report is not None and not test_fraction:
+        raise ValueError("a report is about test rows. Leave out --report, or --test-fraction 0")
+    make = partial(
+        make_problem,
         read_table(table),
         target,
         task,
         exclude or (),
-        test_fraction,
-        seed,
-        impute,
-        likelihood,
-        target_transform,
-        include or (),
+        seed=seed,
+        impute=impute,
+        likelihood=likelihood,
+        target_transform=target_transform,
+        include=include or (),
     )
-    parameters = {"posterior": posterior, "prior": prior, "likelihood": likelihood, "max_steps": max_steps}
-    estimator = make_estimator(model, problem, **parameters, device=device, random_state=seed, verbose=True)
+    problem = make(test_fraction=test_fraction)
+    parameters: dict[str, Any] = {
+        "posterior": posterior,
+        "prior": prior,
+        "likelihood": likelihood,
+        "max_steps": max_steps,
+    }
+    parameters |= {"device": device, "random_state": seed, "verbose": True}
+    estimator = make_estimator(model, problem, **parameters)
     by_target = not task and likelihood in (None, "auto") and len(target) == 1
     change = "; change it with --task" if by_target else ""
     console.print(f"{problem.task} ({problem.reason}{change})")
@@ -106,27 +122,39 @@ def fit(
     console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
     for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
         console.print(f"{name} is modelled on a log scale; change it with --target-transform")
-    fitted = fit_problem(estimator, problem)
+    start = time.perf_counter()
+    fitted = fit_problem(estimator, problem) if test_fraction else None
+    if fitted is None:
+        final = fit_all_rows(estimator, problem)
+    elif refit:
+        whole = make(test_fraction=0.0)
+        chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
+        final = fit_all_rows(make_estimator(chosen, whole, **parameters), whole)
+    else:
+        final = fitted.estimator
+    seconds = time.perf_counter() - start
     if not is_first():
         return
-    estimator = fitted.estimator
-    if fitted.choice is not None:
-        scores = ", ".join(f"{name} {score:.3f}" for name, score in fitted.choice.scores_.items())
-        console.print(
-            f"chosen: {fitted.choice.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}"
-        )
     replaced = " (replaced)" if out.exists() else ""
-    TableModel(estimator, problem.targets, problem.excluded).save(out)
-    steps, reason = len(estimator.history_), "converged"
-    if steps >= estimator.step_limit(len(problem.train)):
-        default = f"the default number of steps for {len(problem.train)} rows; --max-steps raises it"
+    TableModel(final, problem.targets, problem.excluded).save(out)
+    num_rows = len(problem.train) if fitted is not None and not refit else len(problem.y)
+    steps, reason = len(final.history_), "converged"
+    if final.history_.held_out:
+        reason = f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
+    elif steps >= final.step_limit(num_rows):
+        default = f"the default number of steps for {num_rows} rows; --max-steps raises it"
         reason = default if max_steps is None else "the limit (--max-steps)"
-    console.print(f"{estimator.built}\ntrained for {steps} steps in {fitted.seconds:.0f} s: {reason}")
-    console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
-    for loss in fitted.losses:
-        console.print(loss)
-    console.print(f"model: {out}{replaced}")
-    if report is not None:
+    if isinstance(estimator, Auto):
+        scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())
+        console.print(f"chosen: {estimator.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}")
+    console.print(f"{final.built}\ntrained for {steps} steps in {seconds:.0f} s: {reason}")
+    if fitted is not None:
+        console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
+        for loss in fitted.losses:
+            console.print(loss)
+    whose = ", fitted to all rows" if refit or fitted is None else ""
+    console.print(f"model{whose}: {out}{replaced}")
+    if report is not None and fitted is not None:
         write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
         console.print(f"report: {report}")
 

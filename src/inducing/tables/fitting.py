@@ -50,7 +50,6 @@ class TableFit:
         scores: Scores by model and name: the estimator's, then those of the baselines.
         losses: Sentences about baselines that predict the test rows better.
         seconds: Training time.
-        choice: The choice of the estimator, if there were several.
     """
 
     problem: Problem
@@ -60,7 +59,6 @@ class TableFit:
     scores: dict[str, dict[str, float]]
     losses: list[str]
     seconds: float
-    choice: Auto | None = None
 
     def score_table(self, title: str = "", note: str = "") -> Table:
         """The scores as a table. The first row is the estimator."""
@@ -105,9 +103,9 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFi
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     start = time.perf_counter()
     estimator.fit(train, y_train)
-    seconds, choice = time.perf_counter() - start, None
+    seconds = time.perf_counter() - start
     if isinstance(estimator, Auto):
-        choice, estimator = estimator, estimator.estimator_
+        estimator = estimator.estimator_
     predictive = estimator.predict_distribution(test)
     inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
     if problem.task == "classification":
@@ -121,7 +119,13 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFi
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
     losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets)]
-    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, choice)
+    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds)
+
+
+def fit_all_rows(estimator: NetworkEstimator | Auto, problem: Problem) -> NetworkEstimator:
+    """Fit to all rows of a problem, and return the estimator, or the one that was chosen."""
+    estimator.fit(problem.encoded, problem.y)
+    return estimator.estimator_ if isinstance(estimator, Auto) else estimator
 
 
 def find_losses(predictive: Predictive, name: str, baseline: Predictive, y: Tensor) -> list[str]:

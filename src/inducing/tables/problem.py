@@ -82,7 +82,7 @@ def make_problem(
         targets: The columns to predict. Several are possible in regression.
         task: "regression" or "classification". Default: inferred from the likelihood, else from the target.
         exclude: Columns to ignore.
-        test_fraction: Fraction of the rows to test on, drawn at random and stratified by class.
+        test_fraction: Fraction of the rows to test on, drawn at random and stratified by class. 0: no test rows.
         seed: Seed of the test rows.
         impute: Whether missing inputs are replaced by the median of the training rows, or are a category of their own.
         likelihood: Name of the likelihood that the model will have. Default: that of the task.
@@ -99,8 +99,8 @@ def make_problem(
     check_table(table)
     _check_columns(table, targets, exclude)
     check_present(include or (), table.columns, " to include")
-    if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+    if not 0 <= test_fraction < 1:
+        raise ValueError(f"test_fraction must be at least 0 and below 1, got {test_fraction}")
     check_known("likelihood", likelihood or "auto", ("auto", *REGRESSION, *CLASSIFICATION))
     if len(table) < MIN_ROWS:
         raise TableError(f"the table has {counted(len(table), 'row')}; at least {MIN_ROWS} are needed")
@@ -117,7 +117,7 @@ def make_problem(
         y = np.stack([_to_numbers(column, table[column.name]) for column in columns], 1)
         y, groups = y[:, 0] if len(targets) == 1 else y, np.zeros(len(table))
     train, test = _split(groups, test_fraction, seed)
-    if not len(test):
+    if test_fraction and not len(test):
         raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
     inputs = table.drop(columns=[*targets, *exclude])
     is_log: tuple[bool, ...] = ()
@@ -202,6 +202,9 @@ def _split(
     groups: Shaped[np.ndarray, " N"], test_fraction: float, seed: int
 ) -> tuple[Int[np.ndarray, " T"], Int[np.ndarray, " H"]]:
     """Draw test rows, stratified by group. Each group keeps at least one training row."""
+    rows = np.arange(len(groups))
+    if not test_fraction:
+        return rows, rows[:0]
     order = np.random.default_rng(seed).permutation(len(groups))
     _, kind = np.unique(groups, return_inverse=True)
     order = order[np.argsort(kind[order], kind="stable")]
@@ -210,4 +213,4 @@ def _split(
     number = min(max(1, round(test_fraction * len(groups))), len(candidates))
     # evenly spaced positions in an order by group are a stratified sample
     test = np.sort(candidates[((np.arange(number) + 0.5) * len(candidates) / number).astype(int)])
-    return np.setdiff1d(np.arange(len(groups)), test), test
+    return np.setdiff1d(rows, test), test
