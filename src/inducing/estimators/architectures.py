@@ -42,7 +42,7 @@ DEEP_GP_FEW_ROWS = {"num_steps": 500, "learning_rate": 0.1}
 ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
 # Neural networks on more rows are trained in stages, with a number of steps that grows with the fourth root of the rows.
-STEPS_OF_STAGES = 800
+STEPS_OF_STAGES = 1300
 BNN_STAGES = FAST.replace(
     num_samples=1, early_samples=None, learning_rate=1e-2, whole_last_kl=True, optimal_start=False
 )

@@ -128,8 +128,9 @@ class BNNRegressor(Regressor, BNN):
         recipe: "fast", "paper", or a `Recipe`. "fast" has fewer samples and steps than in `inducing.fit`, and a cold
             posterior, since with the whole KL networks learn too little: up to 1,000 rows the KL below the last layer has
             weight rows / 1,750, at least 0.1. With more rows and ``posterior="auto"``, training has stages: a plain network
-            is trained, the posterior starts at its weights, and rows that are held out choose the weight of the KL (1 or
-            0.1) and return for the last steps. ``batch_size`` and ``patience`` replace those of the recipe.
+            is trained, the posterior starts at its weights, and rows that are held out choose the weight of the KL (1,
+            0.3, 0.1, 0.03 or 0.01) and return for the last steps. ``batch_size`` and ``patience`` replace those of the
+            recipe.
         max_steps: Maximum number of gradient steps, of all stages together. Default: that of the recipe.
         batch_size: Rows in a mini-batch.
         patience: Stop when the objective has not improved for this many steps. None: train to the end. Stages are stopped

@@ -2,13 +2,15 @@
 
 1. A plain network with the same layers is trained by maximum likelihood. The posterior starts at its weights: from a random
    start, training on thousands of rows takes many times as long, or ends at a constant.
-2. The posterior is trained once for each weight of the KL. The held-out rows choose the best.
+2. The posterior is trained with several weights of the KL, from 0.3 down or up as long as the held-out rows are predicted
+   better. On other rows of the 14 datasets that no table reports, 0.3 and 0.1 were most often best, and 1 never by much.
 3. The held-out rows return: the chosen network is trained on all rows for some more steps.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -26,15 +28,24 @@ from inducing.nn.starting import point_weights, start_at
 # inputs, targets and, if there are any, weights
 Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
-# weights of the KL to choose from
-TEMPERATURES = (1.0, 0.1)
-# shares of all steps: the plain network, each temperature, all rows
-PLAIN_SHARE, TEMPERATURE_SHARE, LAST_SHARE = 0.4, 0.25, 0.1
+# weights of the KL to choose from, and the one that is tried first
+TEMPERATURES, FIRST = (1.0, 0.3, 0.1, 0.03, 0.01), 1
+# shares of all steps: the plain network, each of at most four temperatures, all rows
+PLAIN_SHARE, TEMPERATURE_SHARE, LAST_SHARE = 0.2, 0.15, 0.06
 PLAIN_RATE, LAST_RATE = 2e-2, 2e-3
 # held-out rows: a tenth, and not more than needed for a standard error of a few hundredths of a nat
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.1, 2000
 # each stage scores the held-out rows this often, and stops after a number of scores without a better one
 NUM_SCORES, PATIENCE, LEAST_INTERVAL = 40, 12, 25
+
+
+class Trial(NamedTuple):
+    """A trained network: the best score of held-out rows, the history, and the states of network and likelihood."""
+
+    score: float
+    history: History
+    network: dict[str, Tensor]
+    likelihood: dict[str, Tensor]
 
 
 class Stages(NamedTuple):
@@ -45,14 +56,12 @@ class Stages(NamedTuple):
         seed: Seed of all stages.
         progress: Whether to show progress.
         name: Name of the run in the progress bar.
-        temperatures: Weights of the KL to choose from.
     """
 
     recipe: Recipe
     seed: int
     progress: bool
     name: str
-    temperatures: tuple[float, ...] = TEMPERATURES
 
     def fit(
         self,
@@ -77,21 +86,34 @@ class Stages(NamedTuple):
             plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
         self._fit("a plain network", plain, likelihood, train, PLAIN_SHARE, rows, learning_rate=PLAIN_RATE)
         start_at(network, point_weights(plain))
-        best = -torch.inf
-        for temperature in self.temperatures:
-            trial, noise = copy.deepcopy(network), copy.deepcopy(likelihood)
-            stage = f"temperature {temperature:g}"
-            tried = self._fit(stage, trial, noise, train, TEMPERATURE_SHARE, rows, temperature=temperature)
-            score = max(score for _, score in tried.held_out)
-            if score >= best:
-                best, chosen, history = score, temperature, tried
-                states = trial.state_dict(), noise.state_dict()
-        network.load_state_dict(states[0])
-        likelihood.load_state_dict(states[1])
+        trials: dict[int, Trial] = {}
+
+        def score(place: int) -> float:
+            if place not in trials:
+                trials[place] = self._try(TEMPERATURES[place], network, likelihood, train, rows)
+            return trials[place].score
+
+        place = climb(score, FIRST, len(TEMPERATURES))
+        chosen, history = TEMPERATURES[place], trials[place].history
+        network.load_state_dict(trials[place].network)
+        likelihood.load_state_dict(trials[place].likelihood)
         if held_out is not None:
             return history
         last = {"temperature": chosen, "learning_rate": LAST_RATE}
         return history.followed_by(self._fit("all rows", network, likelihood, data, LAST_SHARE, None, **last))
+
+    def _try(
+        self,
+        temperature: float,
+        network: Network,
+        likelihood: Likelihood,
+        data: Rows,
+        rows: tuple[Tensor, Tensor],
+    ) -> Trial:
+        """Train copies of the network and the likelihood with one weight of the KL."""
+        trial, noise, stage = copy.deepcopy(network), copy.deepcopy(likelihood), f"temperature {temperature:g}"
+        history = self._fit(stage, trial, noise, data, TEMPERATURE_SHARE, rows, temperature=temperature)
+        return Trial(max(score for _, score in history.held_out), history, trial.state_dict(), noise.state_dict())
 
     def _fit(
         self,
@@ -118,6 +140,17 @@ class Stages(NamedTuple):
             progress=self.progress,
             description=f"{self.name}, {stage}",
         )
+
+
+def climb(score: Callable[[int], float], first: int, count: int) -> int:
+    """Go from the first place upwards as long as the score increases; if it does not at once, downwards."""
+    place = first
+    for step in (1, -1):
+        while 0 <= place + step < count and score(place + step) > score(place):
+            place += step
+        if place != first:
+            return place
+    return first
 
 
 def split(data: Rows, seed: int) -> tuple[Rows, tuple[Tensor, Tensor]]:
