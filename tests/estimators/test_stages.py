@@ -98,7 +98,7 @@ def test_it_learns_what_ridge_cannot():
 def test_classes_and_weights(calls):
     labels = np.where(Y > 0, "yes", "no")
     weights = RANDOM.integers(1, 3, 1500)
-    model = inducing.BNNClassifier([20], num_inducing=40, max_steps=300, random_state=0).fit(
+    model = inducing.BNNClassifier([20], num_inducing=40, max_steps=1000, random_state=0).fit(
         X, labels, sample_weight=weights
     )
     assert len(calls) > 3

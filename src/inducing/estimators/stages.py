@@ -146,7 +146,7 @@ def climb(score: Callable[[int], float], first: int, count: int) -> int:
     """Go from the first place upwards as long as the score increases; if it does not at once, downwards."""
     place = first
     for step in (1, -1):
-        while 0 <= place + step < count and score(place + step) > score(place):
+        while 0 <= place + step < count and score(place) < score(place + step):
             place += step
         if place != first:
             return place
