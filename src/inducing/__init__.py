@@ -75,6 +75,9 @@ if TYPE_CHECKING:
         BNNRegressor,
         DeepGPClassifier,
         DeepGPRegressor,
+        Pipeline,
+        crps_score,
+        log_likelihood_score,
     )
     from inducing.tables.errors import TableError, TableWarning
     from inducing.tables.reading import read_table
@@ -88,6 +91,7 @@ _LAZY = {
     "inducing.tables.schema": ("Schema",),
     "inducing.estimators": _SAVED,
     "inducing.estimators.auto": ("AutoClassifier", "AutoRegressor"),
+    "inducing.estimators.pipeline": ("Pipeline", "crps_score", "log_likelihood_score"),
 }
 register_later("inducing.estimators", *_SAVED)
 
@@ -136,6 +140,7 @@ __all__ = [
     "Network",
     "NetworkDraw",
     "OptimalInducing",
+    "Pipeline",
     "PointEstimate",
     "Poisson",
     "Predictive",
@@ -157,6 +162,7 @@ __all__ = [
     "TensorBoard",
     "UpdatedNetwork",
     "choose_inducing_points",
+    "crps_score",
     "data",
     "distributed",
     "evaluate",
@@ -164,6 +170,7 @@ __all__ = [
     "hmc",
     "kernels",
     "load",
+    "log_likelihood_score",
     "metrics",
     "models",
     "plots",

@@ -231,3 +231,27 @@ def test_labels_of_pandas_keep_their_values(labels, classes, tmp_path):
     assert all(type(found) is type(wanted) for found, wanted in zip(model.classes_.tolist(), classes, strict=True))
     inducing.save(model, tmp_path / "model.safetensors")
     assert inducing.load(tmp_path / "model.safetensors").classes_.tolist() == classes
+
+
+def test_class_weights_are_weights_of_rows(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    labels = np.where(rows[:, 0] > 1, "rare", "common")
+    weights = np.where(labels == "rare", 3.0, 1.0)
+    settings = {"max_steps": 5, "random_state": 0, "hidden": [4]}
+    by_rows = inducing.BNNClassifier(**settings).fit(rows, labels, weights)
+    by_class = inducing.BNNClassifier(class_weight={"rare": 3.0, "common": 1.0}, **settings).fit(rows, labels)
+    assert np.array_equal(by_rows.predict_proba(rows), by_class.predict_proba(rows))
+    both = inducing.BNNClassifier(class_weight={"rare": 1.5}, **settings).fit(rows, labels, np.sqrt(weights * 4 / 3))
+    assert both.elbo_ != by_class.elbo_
+    balanced = inducing.BNNClassifier(class_weight="balanced", **settings).fit(rows, labels)
+    share = (labels == "rare").mean()
+    equal = inducing.BNNClassifier(**settings).fit(
+        rows, labels, np.where(labels == "rare", 0.5 / share, 0.5 / (1 - share))
+    )
+    np.testing.assert_allclose(balanced.predict_proba(rows), equal.predict_proba(rows), rtol=1e-6)
+    inducing.save(by_class, tmp_path / "model")
+    loaded = inducing.load(tmp_path / "model")
+    again = loaded.fit(rows, labels)
+    assert np.array_equal(again.predict_proba(rows), by_class.predict_proba(rows))
+    with pytest.raises(ValueError, match="class_weight"):
+        inducing.BNNClassifier(class_weight="equal", **settings).fit(rows, labels)

@@ -6,6 +6,17 @@ require("sklearn")
 
 from inducing.estimators.auto import AutoClassifier, AutoRegressor  # noqa: E402
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier  # noqa: E402
+from inducing.estimators.pipeline import Pipeline, crps_score, log_likelihood_score  # noqa: E402
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor  # noqa: E402
 
-__all__ = ["AutoClassifier", "AutoRegressor", "BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor"]
+__all__ = [
+    "AutoClassifier",
+    "AutoRegressor",
+    "BNNClassifier",
+    "BNNRegressor",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
+    "Pipeline",
+    "crps_score",
+    "log_likelihood_score",
+]

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
-from inducing.estimators.targets import LabelTargets, label_effect_targets
+from inducing.estimators.targets import LabelTargets, label_effect_targets, narrow_labels
 from inducing.saving import register
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, NetworkEstimator):
     """The methods of classifiers."""
+
+    class_weight: Any = None
 
     likelihoods: ClassVar[dict[str, Choice]] = CLASSIFICATION
     auto_likelihood: ClassVar[str] = "categorical"
     encoding = LabelTargets
-    targets_: LabelTargets
 
     @property
     def classes_(self) -> np.ndarray:
         """The labels in ascending order."""
-        return self.targets_.classes
+        targets = self.targets_
+        assert isinstance(targets, LabelTargets)
+        return targets.classes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
+        if self.class_weight is not None and y is not None:
+            by_class = self.class_weight if isinstance(self.class_weight, str) else dict(self.class_weight)
+            weights = compute_sample_weight(by_class, narrow_labels(y))
+            sample_weight = weights if sample_weight is None else weights * np.asarray(sample_weight)
+        return super().fit(X, y, sample_weight, eval_set)
+
+    fit.__doc__ = NetworkEstimator.fit.__doc__
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable label of each row."""
@@ -51,6 +66,7 @@ class Classifier(ClassifierMixin, NetworkEstimator):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class BNNClassifier(Classifier, BNN):
     """Classification with a Bayesian neural network.
 
@@ -58,6 +74,8 @@ class BNNClassifier(Classifier, BNN):
         hidden: Widths of the hidden layers. The other arguments are those of `BNNRegressor`, except that "auto" is always
             the "global" posterior, and that up to 1,000 rows the KL has weight 0.1 in the recipe "fast".
         likelihood: "categorical" (default), for two or more classes.
+        class_weight: Weight of the rows of each class, {label: weight}, or "balanced" for equal total weights of the
+            classes. It multiplies ``sample_weight``. Probabilities are then those of classes with these weights.
 
     Example:
         >>> import numpy as np, inducing
@@ -70,12 +88,14 @@ class BNNClassifier(Classifier, BNN):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class DeepGPClassifier(Classifier, DeepGP):
     """Classification with a deep Gaussian process.
 
     Arguments:
         num_layers: Number of layers. The other arguments are those of `DeepGPRegressor`.
         likelihood: "categorical" (default), for two or more classes.
+        class_weight: As in `BNNClassifier`.
 
     Example:
         >>> import numpy as np, inducing

@@ -136,6 +136,8 @@ class FittedEstimator(BaseEstimator):
 
 
 def _encode_parameter(name: str, value: Any) -> Any:
+    # weights of classes: JSON has only text as keys
+    value = list(value.items()) if isinstance(value, dict) else value
     return {"class": "Schema", "columns": value.to_json()} if isinstance(value, Schema) else encode_value(value, name)
 
 
