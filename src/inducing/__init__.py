@@ -38,6 +38,7 @@ from inducing.nn import kernels, models
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.layers import Linear, Residual
 from inducing.nn.layers.conv2d import Conv2d
+from inducing.nn.layers.deterministic import Deterministic
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.normalisation import InducingNorm
 from inducing.nn.likelihoods import (
@@ -98,6 +99,7 @@ __all__ = [
     "DataWarning",
     "DeepGPClassifier",
     "DeepGPRegressor",
+    "Deterministic",
     "Diagnostics",
     "DivergenceError",
     "Draw",
