@@ -35,6 +35,7 @@ from inducing.inference.recipes import Recipe
 from inducing.inference.training import fit
 from inducing.inference.updating import UpdatedNetwork, update
 from inducing.nn import kernels, models
+from inducing.nn.conversion import bayesianize
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.layers import Linear, Residual
 from inducing.nn.layers.conv2d import Conv2d
@@ -147,6 +148,7 @@ __all__ = [
     "TableWarning",
     "TensorBoard",
     "UpdatedNetwork",
+    "bayesianize",
     "choose_inducing_points",
     "data",
     "distributed",
