@@ -181,7 +181,7 @@ def _has_tensors(module: nn.Module) -> bool:
     return any(True for _ in (*module.parameters(), *module.buffers()))
 
 
-def _check_same_function(network: Network, weights: list[Float[Tensor, "F O"]], module: nn.Module) -> None:
+def _check_same_function(network: Network, weights: list[Tensor], module: nn.Module) -> None:
     """Raise an error if the network with the trained weights is not the module."""
     functions: list[Function] = []
     for (_, layer), each in zip(network.layers.bayesian_layers(), weights, strict=True):

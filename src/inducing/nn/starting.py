@@ -30,7 +30,7 @@ from inducing.nn.posteriors.point import PointWeights
 LOG_PRECISION = 5.0
 
 
-def point_weights(network: Network) -> list[Float[Tensor, "F O"]]:
+def point_weights(network: Network) -> list[Tensor]:
     """The weights of all layers of a network of `PointEstimate` posteriors."""
     posteriors = [layer.posterior for _, layer in network.layers.bayesian_layers()]
     if not all(isinstance(each, PointWeights) for each in posteriors):
@@ -38,14 +38,14 @@ def point_weights(network: Network) -> list[Float[Tensor, "F O"]]:
     return [each.weights.detach() for each in posteriors if isinstance(each, PointWeights)]
 
 
-def start_at(network: Network, weights: Iterable[Float[Tensor, "F O"]], log_precision: float = LOG_PRECISION) -> None:
+def start_at(network: Network, weights: Iterable[Tensor], log_precision: float = LOG_PRECISION) -> None:
     """Set the pseudo-outputs of all layers such that their functions are close to those of the given weights.
 
     The weights are the means of `Factorised` posteriors, and the values of `PointEstimate` ones.
 
     Arguments:
         network: A network whose layers have `GlobalInducing`, `Factorised` or `PointEstimate` posteriors.
-        weights: The weights of each layer, with the bias in the last row.
+        weights: The weights of each layer, (fan-in, outputs), with the bias in the last row.
         log_precision: Logarithm of the precision of the pseudo-outputs.
     """
     layers, weights = network.layers.bayesian_layers(), list(weights)
