@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inducing.checks import check_seed, refuse_inference_mode
+from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.errors import CheckpointError, DivergenceError, FactorisationError, RankError
 from inducing.inference.batches import Augment, Batch, Data, augmented, batches
 from inducing.inference.checkpoint import Checkpoints, resume
@@ -47,6 +47,7 @@ def fit(
     data: Data,
     recipe: Recipe | str = "fast",
     *,
+    epochs: int | None = None,
     validation: HeldOut | tuple[Tensor, Tensor] | None = None,
     seed: int = 0,
     augment: Augment | None = None,
@@ -72,6 +73,7 @@ def fit(
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
             multiplied by its weight. A row with weight 2 counts as two rows.
         recipe: "fast", "paper", or a `Recipe`.
+        epochs: Number of passes over the data, in place of ``num_steps``.
         validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
             under which they had the highest log-likelihood, and stops early if that does not increase any more.
         seed: Seed of the posterior samples and of the order of the data, an integer.
@@ -100,6 +102,10 @@ def fit(
     check_parallel(parallel)
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
     source = batches(data, recipe.batch_size, seed, lambda x, y: check_data(network, likelihood, x, y))
+    if epochs is not None:
+        if "num_steps" in changes:
+            raise ValueError(f"got epochs={epochs} and num_steps={changes['num_steps']}; leave one of them out")
+        recipe = recipe.replace(num_steps=check_whole("epochs", epochs) * source.steps_per_epoch)
     if augment is not None:
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)

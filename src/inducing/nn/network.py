@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from inducing.autocasting import without_autocasting
-from inducing.checks import check_inputs, check_whole
+from inducing.checks import check_inputs, check_precision, check_whole
 from inducing.linalg.noise import seeded
 from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.density import LogDensity
@@ -183,6 +183,7 @@ class Network(nn.Module):
             joint: Whether Gaussian processes are drawn jointly at all rows of a call, with dense covariance matrices. Two
                 calls are independent given the values at the inducing inputs. Other layers sample their weights.
         """
+        check_precision(self.dtype)
         suffice = closed_form_kl and all(
             layer.posterior.sampled_kl_has_low_variance for _, layer in self.layers.bayesian_layers()
         )
