@@ -25,11 +25,12 @@ from inducing.inference.identity import checksums
 from inducing.inference.interrupts import Interrupts, interrupts, leave
 from inducing.inference.objective import ELBO
 from inducing.inference.optimal import match_optimum, start_optimally
+from inducing.inference.optimizers import MakeOptimizer, check_settings, own_optimizer
 from inducing.inference.parallel.division import Division, Parallel, check_parallel
 from inducing.inference.parallel.ranks import ALONE, hide_warnings, join
 from inducing.inference.progress import Update, progress_bar
 from inducing.inference.recipes import Recipe, as_recipe
-from inducing.inference.run import Run
+from inducing.inference.run import Run, learned_parameters
 from inducing.inference.state import TrainingState
 from inducing.inference.validation import check_data, check_model, warn_of_problems
 from inducing.memory import keeping_memory
@@ -48,6 +49,7 @@ def fit(
     recipe: Recipe | str = "fast",
     *,
     epochs: int | None = None,
+    optimizer: MakeOptimizer | None = None,
     validation: HeldOut | tuple[Tensor, Tensor] | None = None,
     seed: int = 0,
     augment: Augment | None = None,
@@ -59,7 +61,7 @@ def fit(
     parallel: Parallel | None = "data",
     **changes: Any,
 ) -> History:
-    """Train a network and a likelihood: maximise the ELBO with Adam.
+    """Train a network and a likelihood: maximise the ELBO with Adam, or with an optimiser of your own.
 
     The same seed gives the same numbers on the same machine with the same number of threads and the same initial parameters.
     The number of threads is chosen from the work of the first step, which runs on one thread, and is stored in checkpoints.
@@ -74,6 +76,9 @@ def fit(
             multiplied by its weight. A row with weight 2 counts as two rows.
         recipe: "fast", "paper", or a `Recipe`.
         epochs: Number of passes over the data, in place of ``num_steps``.
+        optimizer: Function from the list of learned parameters to an optimiser, e.g. ``lambda parameters:
+            torch.optim.AdamW(parameters, lr=1e-3)``. Its learning rates replace that of the recipe, and follow the schedule.
+            It excludes checkpoints. Default: Adam.
         validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
             under which they had the highest log-likelihood, and stops early if that does not increase any more.
         seed: Seed of the posterior samples and of the order of the data, an integer.
@@ -114,8 +119,13 @@ def fit(
     division = Division(ranks, parallel or "data")
     division.check(recipe)
     held_out = None if validation is None else HeldOut.of(validation, network, likelihood)
+    learned, own = learned_parameters(elbo), None
+    if optimizer is not None:
+        check_settings(changes, checkpoint)
+        own = own_optimizer(optimizer, learned)
+        recipe = recipe.replace(learning_rate=own.param_groups[0]["lr"])
     run = Run(elbo, source, recipe, seed, division, held_out)
-    state = TrainingState(run.learned(), recipe.learning_rate, recipe.num_steps, len(network.layer_names))
+    state = TrainingState(learned, recipe.learning_rate, recipe.num_steps, len(network.layer_names), own)
     if ranks.first:
         warn_of_problems(network, likelihood, data, source.num_data)
     with ExitStack() as stack:
