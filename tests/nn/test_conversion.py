@@ -93,10 +93,6 @@ def resnet():
     return trained(ResNet(), IMAGES)
 
 
-def functions_of(module):
-    return trained(module, IMAGES)
-
-
 MODULES = {"mlp": (mlp, X), "cnn": (cnn, IMAGES), "resnet": (resnet, IMAGES)}
 
 
@@ -112,7 +108,7 @@ def test_functions_with_precise_pseudo_outputs_are_the_module(name, layers):
 
 
 def test_functions_of_torch_become_modules():
-    module = functions_of(Functional())
+    module = trained(Functional(), IMAGES)
     with pytest.warns(UserWarning, match="Dropout is left out: dropout"):
         network = inducing.bayesianize(module, IMAGES, log_precision=PRECISE, boundary="exact")
     kinds = [type(layer).__name__ for layer in network.layers]
@@ -181,6 +177,12 @@ def test_the_module_is_not_changed():
     for name, tensor in module.state_dict().items():
         assert torch.equal(before[name], tensor)
         assert tensor.dtype == before[name].dtype
+
+
+def test_a_module_that_works_in_place_on_its_input():
+    module = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2)).double()
+    network = inducing.bayesianize(module, X, log_precision=PRECISE)
+    torch.testing.assert_close(network.sample_functions(1)(X)[0], module(X.clone()).detach(), atol=1e-4, rtol=1e-4)
 
 
 def test_a_single_layer():

@@ -178,7 +178,7 @@ def _padding(name: str, module: nn.Conv2d) -> tuple[int, ...]:
 
 
 def _has_tensors(module: nn.Module) -> bool:
-    return any(True for _ in (*module.parameters(), *module.buffers()))
+    return bool([*module.parameters(), *module.buffers()])
 
 
 def _check_same_function(network: Network, weights: list[Tensor], module: nn.Module) -> None:
@@ -192,10 +192,10 @@ def _check_same_function(network: Network, weights: list[Tensor], module: nn.Mod
     rows = rows.reshape(3, *network.input_shape)
     original = copy.deepcopy(module).eval().to(rows.device, rows.dtype)
     with torch.no_grad():
-        wanted, found = original(rows), network.assemble(functions)(rows[None])[0]
-    if found.shape != wanted.shape or not torch.allclose(
-        found, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max())
-    ):
+        # a copy, since the module may work in place
+        wanted, found = original(rows.clone()), network.assemble(functions)(rows[None])[0]
+    largest = float(wanted.abs().max())
+    if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=1e-3, atol=1e-3 * largest):
         raise ValueError(f"{type(module).__name__} was traced, but the result is another function. {ADVICE}")
 
 
