@@ -64,6 +64,10 @@ for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.Categ
     network = inducing.models.mlp(3, outputs, [5], posterior="prior")
     samples = inducing.hmc(network, likelihood, (x, target), num_warmup=5, num_samples=8, num_leapfrog=2, progress=False)
     samples.diagnostics(x), inducing.predict(samples, likelihood, x, batch_size=7).mean
+maps = [torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.BatchNorm2d(3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
+for chosen in ("all", "last"):
+    module, images = torch.nn.Sequential(*maps, torch.nn.Linear(3, 2)), torch.randn(12, 2, 6, 6)
+    inducing.bayesianize(module, images, chosen).sample_functions(2)(images)
 toy.run(toy.Config(num_steps=2, train_samples=2, test_samples=4), progress=False)
 print("shapes hold")
 """

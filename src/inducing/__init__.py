@@ -35,9 +35,11 @@ from inducing.inference.recipes import Recipe
 from inducing.inference.training import fit
 from inducing.inference.updating import UpdatedNetwork, update
 from inducing.nn import kernels, models
+from inducing.nn.conversion import bayesianize
 from inducing.nn.draw import Draw, FunctionSamples, NetworkDraw
 from inducing.nn.layers import Linear, Residual
 from inducing.nn.layers.conv2d import Conv2d
+from inducing.nn.layers.deterministic import Deterministic
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.normalisation import InducingNorm
 from inducing.nn.likelihoods import (
@@ -113,6 +115,7 @@ __all__ = [
     "DataWarning",
     "DeepGPClassifier",
     "DeepGPRegressor",
+    "Deterministic",
     "Diagnostics",
     "DivergenceError",
     "Draw",
@@ -161,6 +164,7 @@ __all__ = [
     "TableWarning",
     "TensorBoard",
     "UpdatedNetwork",
+    "bayesianize",
     "choose_inducing_points",
     "crps_score",
     "data",

@@ -124,8 +124,18 @@ def check_inputs(x: object, shape: tuple[int, ...], dtype: torch.dtype, name: st
     return x
 
 
+def check_precision(dtype: torch.dtype) -> None:
+    """Raise an error if a network has half precision."""
+    if dtype not in DTYPES:
+        raise TypeError(
+            f"the network is {dtype}, which has too few digits for its factorisations. Use network.float(). For mixed "
+            "precision, run under torch.autocast: draws stay in float32, and data rows are run in half precision"
+        )
+
+
 def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
     """Check that a floating point tensor has the dtype of the network. Integer labels are checked elsewhere."""
+    check_precision(dtype)
     if value.is_floating_point() and value.dtype != dtype:
         # half precision is too inaccurate for the factorisations of a network
         other = f", or the network, network.to({value.dtype})" if value.dtype in DTYPES else ""

@@ -287,3 +287,20 @@ def test_a_seed_that_is_not_a_whole_number_is_refused(seed):
         network().sample_functions(2, seed=seed)
     with pytest.raises(TypeError, match="seed"):
         inducing.choose_inducing_points(X, Y, 5, seed=seed)
+
+
+@pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y), DataLoader(TensorDataset(X, Y), 8)])
+def test_epochs_are_passes_over_the_data(data):
+    settings = {"progress": False, "batch_size": 8}
+    assert len(inducing.fit(network(), inducing.Gaussian(), data, epochs=2, **settings)) == 6
+    by_steps = inducing.fit(network(), inducing.Gaussian(), (X, Y), num_steps=6, **settings)
+    assert inducing.fit(network(), inducing.Gaussian(), (X, Y), epochs=2, **settings).elbo == by_steps.elbo
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"epochs": 2, "num_steps": 5}, "leave one of them out"), ({"epochs": 0, "batch_size": 5}, "epochs")],
+)
+def test_epochs_that_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        inducing.fit(network(), inducing.Gaussian(), (X, Y), progress=False, **settings)

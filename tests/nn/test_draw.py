@@ -97,3 +97,14 @@ def test_drawn_functions_can_be_pickled():
     detached = draw.function.map(Tensor.detach)
     x = torch.randn(1, 4, 3)
     assert torch.equal(pickle.loads(pickle.dumps(detached))(x), draw.function(x))
+
+
+def test_drawn_layers_can_be_called():
+    draw = inducing.Network([inducing.Linear(3, 4), inducing.Linear(4, 2)], num_inducing=5).draw(6)
+    x = torch.randn(7, 3)
+    hidden = draw.layers[0](x[None])
+    assert hidden.shape == (6, 7, 4)
+    assert torch.equal(draw.layers[1](hidden), draw(x))
+    for wrong in (x, hidden[:2]):
+        with pytest.raises(ValueError, match=r"S = 6.*Use h\[None\]"):
+            draw.layers[0](wrong)

@@ -283,3 +283,18 @@ def test_a_network_is_assembled_from_the_functions_of_its_layers():
     assert torch.equal(network.assemble(functions)(x[None]), draw(x))
     with pytest.raises(ValueError, match="3 functions for 4 Bayesian layers"):
         network.assemble(functions[:3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused(dtype):
+    network = inducing.models.mlp(3, 1, [5], num_inducing=5).to(dtype)
+    x, y = torch.zeros(10, 3), torch.zeros(10, 1)
+    uses = [
+        lambda: network.draw(2),
+        lambda: network(x.to(dtype)),
+        lambda: inducing.fit(network, inducing.Gaussian(), (x, y), num_steps=1, progress=False),
+        lambda: inducing.predict(network, inducing.Gaussian(), x),
+    ]
+    for use in uses:
+        with pytest.raises(TypeError, match=r"too few digits.*network.float\(\).*torch.autocast"):
+            use()

@@ -57,6 +57,17 @@ def test_convolutions_and_residual_blocks():
     )
 
 
+def test_factorised_posteriors_and_point_estimates():
+    plain, network = plain_and_global(dense, points=X[:30])
+    weights = point_weights(plain)
+    narrow = inducing.Factorised(initial_variance=1e-16)
+    for posterior in ([narrow, "global", narrow], [narrow, narrow, inducing.Factorised(True, 1e-16)], "point->global"):
+        points = None if "global" not in posterior and "->" not in posterior else X[:30]
+        network = dense(posterior, inducing_points=points).double()
+        start_at(network, weights, log_precision=25.0)
+        torch.testing.assert_close(network.sample_functions(3)(X), plain.sample_functions(3)(X), atol=1e-4, rtol=1e-4)
+
+
 def test_what_cannot_start_at_weights_is_refused_and_unchanged():
     plain, network = plain_and_global(dense, points=X[:30])
     weights = point_weights(plain)
@@ -66,8 +77,8 @@ def test_what_cannot_start_at_weights_is_refused_and_unchanged():
     with pytest.raises(ValueError, match=r"has weights \(4, 8\), with the bias in the last row, but got \(3, 8\)"):
         start_at(network, [weights[0][:-1], *weights[1:]])
     assert all(map(torch.equal, before, network.parameters()))
-    with pytest.raises(TypeError, match="Factorised posterior; only GlobalInducing"):
-        start_at(dense("factorised->global", inducing_points=X[:5]).double(), weights)
+    with pytest.raises(TypeError, match="LocalInducing posterior; only GlobalInducing"):
+        start_at(dense("local->global", inducing_points=X[:5]).double(), weights)
     with pytest.raises(TypeError, match="only networks whose layers all have a PointEstimate"):
         point_weights(network)
     # the hooks are gone

@@ -46,13 +46,6 @@ class Run:
     division: Division
     held_out: HeldOut | None = None
 
-    def learned(self) -> list[nn.Parameter]:
-        """Return the parameters that are learned."""
-        learned = [parameter for parameter in self.elbo.parameters() if parameter.requires_grad]
-        if not learned:
-            raise ValueError("neither the network nor the likelihood has parameters to learn")
-        return learned
-
     def constants(self) -> list[Tensor]:
         """Return the buffers, and the parameters that are not learned."""
         fixed = [parameter.detach() for parameter in self.elbo.parameters() if not parameter.requires_grad]
@@ -149,6 +142,14 @@ class Run:
             f"{where} is not finite. The learning rate may be too high, or the scale of the data extreme: lower "
             "learning_rate, standardise x and y, or use float64 (`network.double()`, `likelihood.double()`)."
         )
+
+
+def learned_parameters(elbo: ELBO) -> list[nn.Parameter]:
+    """Return the parameters that are learned."""
+    learned = [parameter for parameter in elbo.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError("neither the network nor the likelihood has parameters to learn")
+    return learned
 
 
 def _record(step: int, terms: ELBOTerms, learning_rate: float, norm: float, jitter: float) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from inducing.errors import DivergenceError, RollBackWarning
 from inducing.inference.held_out import Scores
 from inducing.inference.history import History, Record
+from inducing.inference.optimizers import adam
 
 MAX_FAILURES = 10
 MAX_THREADS = 4096
@@ -38,11 +41,24 @@ class TrainingState:
         learning_rate: Initial learning rate of Adam.
         num_steps: Planned number of steps.
         num_layers: Number of Bayesian layers, each of which has a KL in the history.
+        optimizer: An optimiser of the user. Default: Adam. Only Adam's state is in snapshots.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], learning_rate: float, num_steps: int, num_layers: int) -> None:
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        learning_rate: float,
+        num_steps: int,
+        num_layers: int,
+        optimizer: Optimizer | None = None,
+    ) -> None:
         self.parameters = parameters
-        self.optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+        self.optimizer = optimizer or adam(parameters, learning_rate)
+        self.has_own_optimizer = optimizer is not None
+        # learning rates of the groups, relative to the first
+        self.relative_rates = [
+            group["lr"] / self.optimizer.param_groups[0]["lr"] for group in self.optimizer.param_groups
+        ]
         self.num_steps, self.num_layers = num_steps, num_layers
         self.step = 0
         # factor of the learning rate after roll-backs
@@ -58,15 +74,17 @@ class TrainingState:
         self.held_out = Scores()
         self.last_good: list[Tensor] | None = None
         self.last_good_step = 0
+        # state of an optimiser of the user before the last step
+        self.last_optimizer: dict[str, Any] | None = None
 
     def tensors(self) -> list[Tensor]:
-        """Return the parameters, then Adam's counter and moments for each. They are empty before Adam's first step."""
+        """Return the parameters, then Adam's counter and moments for each.
+
+        The moments are empty before Adam's first step, and with an optimiser of the user.
+        """
         nothing = torch.zeros(0)
-        moments = [
-            self.optimizer.state.get(parameter, {}).get(name, nothing)
-            for parameter in self.parameters
-            for name in MOMENTS
-        ]
+        state = {} if self.has_own_optimizer else self.optimizer.state
+        moments = [state.get(parameter, {}).get(name, nothing) for parameter in self.parameters for name in MOMENTS]
         return [*(parameter.detach() for parameter in self.parameters), *moments]
 
     def load(self, tensors: list[Tensor]) -> None:
@@ -75,6 +93,8 @@ class TrainingState:
         with torch.no_grad():
             for parameter, value in zip(self.parameters, tensors[:count], strict=True):
                 parameter.copy_(value)
+        if self.has_own_optimizer:
+            return
         self.optimizer.state.clear()
         moments = iter(tensors[count:])
         for parameter, step, mean, square in zip(self.parameters, moments, moments, moments, strict=True):
@@ -123,15 +143,17 @@ class TrainingState:
         self.history.held_out = list(self.held_out.scores)
 
     def advance(self, record: Record) -> None:
-        """Take one step of Adam with the current gradients, and keep the state before it."""
+        """Take one step of the optimiser with the current gradients, and keep the state before it."""
         if self.step >= self.failed_step:
             # after the failed step, the learning rate is restored gradually
             if not self.failures:
                 self.damping = min(1.0, 1.1 * self.damping)
             self.failures = 0
         self.last_good, self.last_good_step = [tensor.clone() for tensor in self.tensors()], self.step
-        for group in self.optimizer.param_groups:
-            group["lr"] = record.learning_rate
+        if self.has_own_optimizer:
+            self.last_optimizer = copy.deepcopy(self.optimizer.state_dict())
+        for group, relative_rate in zip(self.optimizer.param_groups, self.relative_rates, strict=True):
+            group["lr"] = record.learning_rate * relative_rate
         self.optimizer.step()
         self.history.records.append(record)
         self.step += 1
@@ -143,6 +165,8 @@ class TrainingState:
         self.failed_step = max(self.failed_step, self.step)
         if self.last_good is not None and self.step > self.last_good_step:
             self.load(self.last_good)
+            if self.last_optimizer is not None:
+                self.optimizer.load_state_dict(copy.deepcopy(self.last_optimizer))
             self.step -= 1
             self.history.records.pop()
         self.optimizer.zero_grad()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inducing.checks import check_seed, refuse_inference_mode
+from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.errors import CheckpointError, DivergenceError, FactorisationError, RankError
 from inducing.inference.batches import Augment, Batch, Data, augmented, batches
 from inducing.inference.checkpoint import Checkpoints, resume
@@ -25,11 +25,12 @@ from inducing.inference.identity import checksums
 from inducing.inference.interrupts import Interrupts, interrupts, leave
 from inducing.inference.objective import ELBO
 from inducing.inference.optimal import match_optimum, start_optimally
+from inducing.inference.optimizers import MakeOptimizer, check_settings, own_optimizer
 from inducing.inference.parallel.division import Division, Parallel, check_parallel
 from inducing.inference.parallel.ranks import ALONE, hide_warnings, join
 from inducing.inference.progress import Update, progress_bar
 from inducing.inference.recipes import Recipe, as_recipe
-from inducing.inference.run import Run
+from inducing.inference.run import Run, learned_parameters
 from inducing.inference.state import TrainingState
 from inducing.inference.validation import check_data, check_model, warn_of_problems
 from inducing.memory import keeping_memory
@@ -47,6 +48,8 @@ def fit(
     data: Data,
     recipe: Recipe | str = "fast",
     *,
+    epochs: int | None = None,
+    optimizer: MakeOptimizer | None = None,
     validation: HeldOut | tuple[Tensor, Tensor] | None = None,
     seed: int = 0,
     augment: Augment | None = None,
@@ -58,7 +61,7 @@ def fit(
     parallel: Parallel | None = "data",
     **changes: Any,
 ) -> History:
-    """Train a network and a likelihood: maximise the ELBO with Adam.
+    """Train a network and a likelihood: maximise the ELBO with Adam, or with an optimiser of your own.
 
     The same seed gives the same numbers on the same machine with the same number of threads and the same initial parameters.
     The number of threads is chosen from the work of the first step, which runs on one thread, and is stored in checkpoints.
@@ -72,6 +75,10 @@ def fit(
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
             multiplied by its weight. A row with weight 2 counts as two rows.
         recipe: "fast", "paper", or a `Recipe`.
+        epochs: Number of passes over the data, in place of ``num_steps``.
+        optimizer: Function from the list of learned parameters to an optimiser, e.g. ``lambda parameters:
+            torch.optim.AdamW(parameters, lr=1e-3)``. Its learning rates replace that of the recipe, and follow the schedule.
+            It excludes checkpoints. Default: Adam.
         validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
             under which they had the highest log-likelihood, and stops early if that does not increase any more.
         seed: Seed of the posterior samples and of the order of the data, an integer.
@@ -100,6 +107,10 @@ def fit(
     check_parallel(parallel)
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
     source = batches(data, recipe.batch_size, seed, lambda x, y: check_data(network, likelihood, x, y))
+    if epochs is not None:
+        if "num_steps" in changes:
+            raise ValueError(f"got epochs={epochs} and num_steps={changes['num_steps']}; leave one of them out")
+        recipe = recipe.replace(num_steps=check_whole("epochs", epochs) * source.steps_per_epoch)
     if augment is not None:
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data)
@@ -108,8 +119,13 @@ def fit(
     division = Division(ranks, parallel or "data")
     division.check(recipe)
     held_out = None if validation is None else HeldOut.of(validation, network, likelihood)
+    learned, own = learned_parameters(elbo), None
+    if optimizer is not None:
+        check_settings(changes, checkpoint)
+        own = own_optimizer(optimizer, learned)
+        recipe = recipe.replace(learning_rate=own.param_groups[0]["lr"])
     run = Run(elbo, source, recipe, seed, division, held_out)
-    state = TrainingState(run.learned(), recipe.learning_rate, recipe.num_steps, len(network.layer_names))
+    state = TrainingState(learned, recipe.learning_rate, recipe.num_steps, len(network.layer_names), own)
     if ranks.first:
         warn_of_problems(network, likelihood, data, source.num_data)
     with ExitStack() as stack:

@@ -111,7 +111,7 @@ class Variables(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A drawn layer.
+    """A drawn layer. It can be called: ``draw.layers[1](draw.layers[0](x[None]))``.
 
     Arguments:
         function: The sampled layer, (S, B, ...) -> (S, B, ...).
@@ -127,6 +127,16 @@ class Draw(NamedTuple):
     kl: Float[Tensor, " S"]
     prior_kl: Float[Tensor, " S"]
     variables: Variables | None = None
+
+    def __call__(self, h: Float[Tensor, "#S B *in"]) -> Float[Tensor, "S B *out"]:
+        """Run the sampled layer on its inputs. A leading axis of size 1 means that all samples share them."""
+        samples = len(self.kl)
+        if h.ndim < 3 or len(h) not in (1, samples):
+            raise ValueError(
+                f"inputs of a drawn layer must be (S, B, ...) with S = {samples}, or (1, B, ...) for all samples, got "
+                f"{tuple(h.shape)}. Use h[None] for a batch that all samples share"
+            )
+        return self.function(h)
 
 
 class PartDraw(NamedTuple):

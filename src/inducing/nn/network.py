@@ -15,13 +15,14 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from inducing.autocasting import without_autocasting
-from inducing.checks import check_inputs, check_whole
+from inducing.checks import check_inputs, check_precision, check_whole
 from inducing.linalg.noise import seeded
 from inducing.nn.context import BuildContext, DrawContext, Shape
 from inducing.nn.density import LogDensity
 from inducing.nn.draw import Chain, Function, FunctionSamples, NetworkDraw, Variables
 from inducing.nn.initialisation import infer_input_shape, initial_inducing_points, initial_targets
 from inducing.nn.layers.base import Layer
+from inducing.nn.layers.deterministic import Deterministic
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.parts import Parts
 from inducing.nn.likelihoods import Likelihood
@@ -36,7 +37,8 @@ class Network(nn.Module):
     inducing points, or torch's defaults.
 
     Arguments:
-        layers: Bayesian layers, residual blocks, and deterministic modules without parameters, in any order.
+        layers: Bayesian layers, residual blocks, modules without parameters, and frozen modules (`Deterministic`), in any
+            order.
         inducing_points: Initial inducing points, rows of the training inputs, e.g. ``x[:100]``.
         inducing_targets: Targets of these rows, as initial pseudo-outputs of the last layer; class labels (integers) become
             one-hot.
@@ -98,6 +100,11 @@ class Network(nn.Module):
         start = BuildContext(
             self.input_shape, self.num_initial_points, targets, last, bool(users_above), rows, generator
         )
+        # as the parameters that are created
+        reference = torch.empty(0) if inducing_points is None else inducing_points
+        for _, part in self.layers.walk():
+            if isinstance(part, Deterministic):
+                part.to(reference.device, reference.dtype)
         self.output_shape = self.layers.build("layers", start).input_shape
         for _, layer in bayesian:
             if layer.starts_from_rows:
@@ -176,6 +183,7 @@ class Network(nn.Module):
             joint: Whether Gaussian processes are drawn jointly at all rows of a call, with dense covariance matrices. Two
                 calls are independent given the values at the inducing inputs. Other layers sample their weights.
         """
+        check_precision(self.dtype)
         suffice = closed_form_kl and all(
             layer.posterior.sampled_kl_has_low_variance for _, layer in self.layers.bayesian_layers()
         )

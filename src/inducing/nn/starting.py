@@ -22,6 +22,7 @@ from inducing.linalg.regression import WeightSample
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
 from inducing.nn.posteriors.convolution import ConvolvedWeights
+from inducing.nn.posteriors.factorised import FactorisedWeights
 from inducing.nn.posteriors.inducing import InducingWeights
 from inducing.nn.posteriors.point import PointWeights
 
@@ -29,7 +30,7 @@ from inducing.nn.posteriors.point import PointWeights
 LOG_PRECISION = 5.0
 
 
-def point_weights(network: Network) -> list[Float[Tensor, "F O"]]:
+def point_weights(network: Network) -> list[Tensor]:
     """The weights of all layers of a network of `PointEstimate` posteriors."""
     posteriors = [layer.posterior for _, layer in network.layers.bayesian_layers()]
     if not all(isinstance(each, PointWeights) for each in posteriors):
@@ -37,12 +38,14 @@ def point_weights(network: Network) -> list[Float[Tensor, "F O"]]:
     return [each.weights.detach() for each in posteriors if isinstance(each, PointWeights)]
 
 
-def start_at(network: Network, weights: Iterable[Float[Tensor, "F O"]], log_precision: float = LOG_PRECISION) -> None:
+def start_at(network: Network, weights: Iterable[Tensor], log_precision: float = LOG_PRECISION) -> None:
     """Set the pseudo-outputs of all layers such that their functions are close to those of the given weights.
 
+    The weights are the means of `Factorised` posteriors, and the values of `PointEstimate` ones.
+
     Arguments:
-        network: A network whose layers all have a `GlobalInducing` posterior.
-        weights: The weights of each layer, with the bias in the last row.
+        network: A network whose layers have `GlobalInducing`, `Factorised` or `PointEstimate` posteriors.
+        weights: The weights of each layer, (fan-in, outputs), with the bias in the last row.
         log_precision: Logarithm of the precision of the pseudo-outputs.
     """
     layers, weights = network.layers.bayesian_layers(), list(weights)
@@ -52,15 +55,23 @@ def start_at(network: Network, weights: Iterable[Float[Tensor, "F O"]], log_prec
     with torch.no_grad(), ExitStack() as stack:
         for (name, layer), each in zip(layers, weights, strict=True):
             posterior = layer.posterior
-            if not isinstance(posterior, InducingWeights | ConvolvedWeights) or posterior.inducing_inputs is not None:
+            if not _can_start(posterior):
                 kind = type(layer.posterior_spec).__name__
-                raise TypeError(f"{name} has a {kind} posterior; only GlobalInducing posteriors start at given weights")
+                raise TypeError(
+                    f"{name} has a {kind} posterior; only GlobalInducing, Factorised and PointEstimate posteriors start at "
+                    "given weights"
+                )
             hooks.append(_Returns(name, each, posterior))
             stack.callback(posterior.register_forward_hook(hooks[-1]).remove)
-        network.draw(1)
+        network.draw(1, consistent=True)
         for hook in hooks:
-            hook.posterior.pseudo_outputs.copy_(hook.outputs)
-            hook.posterior.scaled_log_precision.fill_(log_precision / LOG_PRECISION_SCALE)
+            hook.start(log_precision)
+
+
+def _can_start(posterior: nn.Module) -> bool:
+    if isinstance(posterior, InducingWeights | ConvolvedWeights):
+        return posterior.inducing_inputs is None
+    return isinstance(posterior, FactorisedWeights | PointWeights)
 
 
 class _Returns:
@@ -68,13 +79,26 @@ class _Returns:
 
     outputs: Tensor
 
-    def __init__(self, name: str, weights: Float[Tensor, "F O"], posterior: InducingWeights | ConvolvedWeights) -> None:
+    def __init__(self, name: str, weights: Float[Tensor, "F O"], posterior: nn.Module) -> None:
         self.name, self.weights, self.posterior = name, weights, posterior
 
     def __call__(self, module: nn.Module, arguments: Any, sample: WeightSample) -> WeightSample:
         if sample.weights.shape[1:] != self.weights.shape:
             found, wanted = tuple(self.weights.shape), tuple(sample.weights.shape[1:])
             raise ValueError(f"{self.name} has weights {wanted}, with the bias in the last row, but got {found}")
-        weights = self.weights.to(sample.weights)
-        self.outputs = self.posterior.outputs_at(arguments[0], weights)
-        return sample._replace(weights=weights[None])
+        self.weights = self.weights.to(sample.weights)
+        if isinstance(self.posterior, InducingWeights | ConvolvedWeights):
+            self.outputs = self.posterior.outputs_at(arguments[0], self.weights)
+        return sample._replace(weights=self.weights[None])
+
+    def start(self, log_precision: float) -> None:
+        """Set the parameters of the posterior."""
+        posterior = self.posterior
+        if isinstance(posterior, FactorisedWeights):
+            posterior.scaled_mean.copy_(self.weights * posterior.mean_scale)
+        elif isinstance(posterior, PointWeights):
+            posterior.scaled.copy_(self.weights / posterior.scale)
+        else:
+            assert isinstance(posterior, InducingWeights | ConvolvedWeights)
+            posterior.pseudo_outputs.copy_(self.outputs)
+            posterior.scaled_log_precision.fill_(log_precision / LOG_PRECISION_SCALE)

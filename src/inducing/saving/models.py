@@ -70,7 +70,7 @@ def decode_likelihood(node: dict[str, Any], tensors: Tensors) -> Likelihood:
 
 
 def encode_functions(samples: FunctionSamples) -> State:
-    """The tree of a frozen function, its tensors by their place in it, and the buffers of its plain modules."""
+    """The tree of a frozen function, its tensors by their place in it, and the tensors of its modules."""
     tensors: Tensors = {}
     node = {
         "object": "FunctionSamples",
@@ -78,7 +78,7 @@ def encode_functions(samples: FunctionSamples) -> State:
         "input_shape": list(samples.input_shape),
         "dtype": _dtype_name(samples),
     }
-    return node, _finite(tensors | _buffers_of_modules(samples))
+    return node, _finite(tensors | _tensors_of_modules(samples))
 
 
 def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
@@ -90,8 +90,11 @@ def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
     if not isinstance(function, Function):
         raise ValueError(f"functions: {shorten(tree)} is not a function")
     samples = FunctionSamples(function, shape, dtype)
-    _check_same(_buffers_of_modules(samples), left)
-    _restore(samples, left, [], [])
+    for module in samples.children():
+        module.to(dtype)
+    _check_same(_tensors_of_modules(samples), left)
+    frozen = _frozen(samples)
+    _restore(samples, left, frozen, frozen)
     on_meta = FunctionSamples(function.map(lambda tensor: tensor.to("meta")), shape, dtype).to("meta")
     outputs = on_meta(torch.empty(2, *shape, dtype=dtype, device="meta"))
     if outputs.ndim < 2 or outputs.shape[1] != 2 or outputs.dtype != dtype:
@@ -137,9 +140,9 @@ def _tensors_of(module: nn.Module) -> Tensors:
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
-def _buffers_of_modules(samples: FunctionSamples) -> Tensors:
+def _tensors_of_modules(samples: FunctionSamples) -> Tensors:
     # its own buffers are the tensors of the function
-    return {name: buffer for name, buffer in samples.named_buffers() if "." in name}
+    return {name: tensor for name, tensor in _tensors_of(samples).items() if "." in name}
 
 
 def _finite(tensors: Tensors) -> Tensors:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from inducing.inference.recipes import Recipe
 from inducing.nn import Function, Kernel, Layer, Likelihood, Posterior, Prior
 from inducing.nn.gp.functions import JointProcess, Process
-from inducing.nn.layers import Conv2d, GPLayer, InducingNorm, Linear, Residual
+from inducing.nn.layers import Conv2d, Deterministic, GPLayer, InducingNorm, Linear, Residual
 from inducing.nn.layers.linear import ReparameterisedAffine
 from inducing.nn.network import Network
 
@@ -59,6 +59,24 @@ OBJECTS = ("Network", "Likelihood", "FunctionSamples", "Standardiser", "Tensor",
 ATTRIBUTES: dict[type, dict[str, str]] = {}
 # attributes of a layer that hold its arguments: `layer.prior` is the module built from `layer.prior_spec`
 SPECIFICATIONS = {"prior": "prior_spec", "posterior": "posterior_spec", "kernel": "kernel_spec"}
+# further modules of torch that a `Deterministic` may contain, and the arguments of their constructors
+FROZEN: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+    "Linear": (nn.Linear, ("in_features", "out_features", "bias")),
+    "Conv2d": (
+        nn.Conv2d,
+        (
+            *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias"),
+            "padding_mode",
+        ),
+    ),
+    "BatchNorm1d": (nn.BatchNorm1d, ("num_features", "eps", "affine", "track_running_stats")),
+    "BatchNorm2d": (nn.BatchNorm2d, ("num_features", "eps", "affine", "track_running_stats")),
+    "LayerNorm": (nn.LayerNorm, ("normalized_shape", "eps", "elementwise_affine", "bias")),
+    "GroupNorm": (nn.GroupNorm, ("num_groups", "num_channels", "eps", "affine")),
+    "PReLU": (nn.PReLU, ("num_parameters",)),
+    "Dropout": (nn.Dropout, ("p",)),
+    "Dropout2d": (nn.Dropout2d, ("p",)),
+}
 # estimators whose module is imported when a file names them
 MODULES: dict[str, str] = {}
 # arguments of torch's modules: the first two are refused by `Network`, the others have no effect
@@ -175,7 +193,7 @@ for _base in (Prior, Posterior, Kernel, Function, Likelihood):
             register(_cls)
 for _cls in (
     Recipe,
-    *(Linear, Conv2d, GPLayer, InducingNorm),
+    *(Linear, Conv2d, GPLayer, InducingNorm, Deterministic),
     # modules of torch without parameters that treat each row by itself
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardtanh),
     *(nn.Tanh, nn.Sigmoid, nn.LogSigmoid, nn.Softplus, nn.Softsign, nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from inducing.nn.layers import Residual
 from inducing.saving import registry
-from inducing.saving.registry import CLASSES, Tensors
+from inducing.saving.registry import CLASSES, FROZEN, Tensors
 
 # larger settings overflow in float32
 LARGEST = torch.finfo(torch.float32).max
@@ -51,6 +51,8 @@ def encode_value(value: Any, where: str, tensors: Tensors | None = None) -> Any:
         return {"module": "Sequential", "layers": encode_value(tuple(value), where, tensors)}
     if cls is Residual:
         return {"module": "Residual", **encode_arguments(value, where, tensors)}
+    if cls.__name__ in FROZEN and cls is FROZEN[cls.__name__][0]:
+        return {"frozen": cls.__name__, "arguments": _encode_frozen(value, where)}
     if kind not in ENTRIES or not registry.is_registered(value):
         known = f" Known: {', '.join(CLASSES[kind])}." if kind in ENTRIES else ""
         raise ValueError(
@@ -83,6 +85,8 @@ def decode_value(node: Any, where: str, tensors: Tensors | None = None) -> Any:
         if where not in tensors:
             raise ValueError(f"the tensor {where} is missing")
         return tensors.pop(where)
+    if "frozen" in node:
+        return _decode_frozen(node, where)
     kind = next((kind for kind in ENTRIES if kind in node), None)
     if kind is None:
         raise ValueError(f"{where}: {shorten(node)} is not a saved value")
@@ -96,6 +100,26 @@ def decode_value(node: Any, where: str, tensors: Tensors | None = None) -> Any:
         return Residual(*layers, shortcut=shortcut)
     _, arguments = take(node, where, **{kind: str, ENTRIES[kind]: dict})
     return construct(cls, arguments, where, tensors)
+
+
+def _encode_frozen(module: nn.Module, where: str) -> dict[str, Any]:
+    """The arguments of a module of torch. Its bias is a parameter or None, but the argument is a bool."""
+    _, names = FROZEN[type(module).__name__]
+    arguments = {name: getattr(module, name) for name in names}
+    if "bias" in arguments:
+        arguments["bias"] = arguments["bias"] is not None
+    return {name: encode_value(argument, f"{where}.{name}") for name, argument in arguments.items()}
+
+
+def _decode_frozen(node: dict[str, Any], where: str) -> nn.Module:
+    name, arguments = take(node, where, frozen=str, arguments=dict)
+    if name not in FROZEN:
+        raise ValueError(f"{where}: there is no module {shorten(name)} that can be frozen. Known: {', '.join(FROZEN)}")
+    cls, names = FROZEN[name]
+    values = dict(zip(names, take(arguments, where, **dict.fromkeys(names, Any)), strict=True))
+    # without memory and random initial values, until the tensors of the file are put in place
+    with torch.device("meta"):
+        return cls(**{key: decode_value(value, f"{where}.{key}") for key, value in values.items()})
 
 
 def construct(cls: Any, arguments: dict[str, Any], where: str, tensors: Tensors | None = None) -> Any:

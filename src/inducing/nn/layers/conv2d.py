@@ -136,7 +136,7 @@ class Conv2d(Layer):
     def draw(self, inducing: Float[Tensor, "#S M C H W"] | None, context: DrawContext) -> Draw:
         precision, prior_kl = self.prior(context.num_samples, context.generator)
         weights, kl = self.posterior(inducing, precision, context)
-        function = self._function(weights)
+        function = self.function(weights)
         above = None if inducing is None else function(inducing)
         return Draw(function, above, kl, prior_kl.expand(context.num_samples), Variables(weights, precision))
 
@@ -145,9 +145,10 @@ class Conv2d(Layer):
     ) -> tuple[Float[Tensor, "S M O h w"] | None, LayerDensity]:
         self._check_values(variables.values, self.in_channels * math.prod(self.geometry.kernel_size) + self.bias)
         density = weight_density(self.prior, self.posterior, variables, inducing, context)
-        return None if inducing is None else self._function(variables.values)(inducing), density
+        return None if inducing is None else self.function(variables.values)(inducing), density
 
-    def _function(self, weights: Float[Tensor, "S F O"]) -> Convolution:
+    def function(self, weights: Float[Tensor, "S F O"]) -> Convolution:
+        """The layer as a function with given weights."""
         geometry = self.geometry
         return Convolution(weights, geometry.kernel_size, geometry.stride, geometry.padding, self.bias)
 

@@ -125,7 +125,7 @@ class Linear(Layer):
         rows = with_ones(inducing) if self.bias and inducing is not None else inducing
         weights, kl = self.posterior(rows, precision, context)
         above = None if rows is None else _multiply(rows, weights)
-        return Draw(Affine(weights, self.bias), above, kl, prior_kl, Variables(weights, precision))
+        return Draw(self.function(weights), above, kl, prior_kl, Variables(weights, precision))
 
     def density(
         self, inducing: Float[Tensor, "#S M in"] | None, variables: Variables, context: DrawContext
@@ -134,6 +134,10 @@ class Linear(Layer):
         self._check_values(weights, self.in_features + self.bias)
         density = weight_density(self.prior, self.posterior, variables, rows, context)
         return None if rows is None else _multiply(rows, weights), density
+
+    def function(self, weights: Float[Tensor, "S F O"]) -> Affine:
+        """The layer as a function with given weights."""
+        return Affine(weights, self.bias)
 
     def extra_repr(self) -> str:
         bias = "" if self.bias else "bias=False, "

@@ -80,9 +80,9 @@ def check_plain(module: nn.Module, name: str, input_shape: Shape) -> Shape:
         raise ValueError(
             f"{name} {module} has parameters ({', '.join(parameters)}), which would be trained without a prior. "
             "Use a Bayesian layer (inducing.Linear, inducing.Conv2d), inducing.InducingNorm() or a module without "
-            "parameters"
+            "parameters. inducing.Deterministic(module) keeps it frozen"
         )
-    return _check_behaviour(module, name, input_shape)
+    return check_behaviour(module, name, input_shape)
 
 
 def _check_type(module: nn.Module, name: str) -> None:
@@ -98,9 +98,11 @@ def _check_type(module: nn.Module, name: str) -> None:
         )
 
 
-def _check_behaviour(module: nn.Module, name: str, input_shape: Shape) -> Shape:
+def check_behaviour(module: nn.Module, name: str, input_shape: Shape) -> Shape:
+    """Raise an error if a module is not a function of single rows. Return the shape of its outputs."""
     # a fixed probe, the same on every machine, which does not change the global random state
     probe = torch.linspace(-2.0, 2.0, 3 * torch.Size(input_shape).numel()).sin().reshape(3, *input_shape)
+    probe = next((probe.to(parameter) for parameter in module.parameters()), probe)
     training, given = (copy.deepcopy(module).train(mode) for mode in (True, False))
     try:
         with torch.no_grad():
