@@ -1,20 +1,49 @@
+import io
 from importlib import util
 
 from inducing.inference import progress
-from inducing.inference.progress import progress_bar
+from inducing.inference.progress import Lines, progress_bar
 
 
-def test_the_bar_shows_its_text(capsys):
+def test_the_bar_shows_its_text(monkeypatch):
+    """In a terminal."""
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("FORCE_COLOR", "1")
     with progress_bar("my fit", 3, show=True) as update_bar:
         for step in (1, 2, 3):
             update_bar(step, f"ELBO {step}")
-    shown = capsys.readouterr().out
+    shown = terminal.getvalue()
     assert "my fit" in shown
     assert "3/3" in shown
     assert "ELBO 3" in shown
+    assert "per step" not in shown
 
 
-def test_there_is_no_bar_if_not_wanted_or_without_rich(capsys, monkeypatch):
+def test_elsewhere_there_are_lines(capsys):
+    with progress_bar("my fit", 3, show=True) as update_bar:
+        for step in (1, 2, 3):
+            update_bar(step, f"ELBO {step}")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("my fit 3/3 ELBO 3, ")
+    assert line.endswith(" s per step, 0 s")
+
+
+def test_a_line_every_five_seconds(capsys):
+    now = 0.0
+    lines = Lines("my fit", 110, 10, clock=lambda: now)
+    for step in range(11, 31):
+        now += 0.75
+        lines.update(step, f"ELBO {step}")
+    lines.finish()
+    assert capsys.readouterr().out.splitlines() == [
+        "my fit 17/110 ELBO 17, 0.75 s per step, 70 s left",
+        "my fit 24/110 ELBO 24, 0.75 s per step, 64 s left",
+        "my fit 30/110 ELBO 30, 0.75 s per step, 15 s",
+    ]
+
+
+def test_nothing_is_shown_if_not_wanted_or_without_rich(capsys, monkeypatch):
     with progress_bar("my fit", 3, show=False) as update_bar:
         update_bar(1, "")
     monkeypatch.setattr(progress, "find_spec", lambda name: None if name == "rich" else util.find_spec(name))

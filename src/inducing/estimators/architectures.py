@@ -43,9 +43,7 @@ ROWS_FOR_WHOLE_KL = 1750
 LEAST_TEMPERATURE = 0.1
 # Neural networks on more rows are trained in stages, with a number of steps that grows with the fourth root of the rows.
 STEPS_OF_STAGES = 1300
-BNN_STAGES = FAST.replace(
-    num_samples=1, early_samples=None, learning_rate=1e-2, whole_last_kl=True, optimal_start=False
-)
+BNN_STAGES = FAST.replace(num_samples=1, early_samples=None, learning_rate=1e-2, optimal_start=False)
 FEW_ROWS_HIDDEN, HIDDEN = (50, 50), (100, 100)
 # more than the inputs of a hidden layer and its bias, so that the posterior can start at any weights
 INDUCING_FOR_STAGES = 200
