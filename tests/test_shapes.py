@@ -41,6 +41,10 @@ for posterior in posteriors:
             predictive.mean, predictive.variance, predictive.samples, predictive.log_prob(target)
             if outputs == 2:
                 predictive.unstandardise(torch.zeros(2), torch.ones(2)).quantile([0.1, 0.9])
+            mixture = inducing.Mixture([network, network])
+            mixture.optimise_weights(likelihood, (x, target), 5)
+            bound = mixture.elbo(likelihood, (x, target), 5)
+            bound.value, bound.standard_error, bound.component_elbos, mixture.sample_functions(4)(x)
 for posterior in ("global", "local", "dsvi", "coupled", "prior->global", "global->dsvi", "dsvi->global"):
     for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.HeteroscedasticGaussian(), y, 4)):
         settings = {"width": 2, "posterior": posterior, "conditional": "tight", "inducing_points": x[:6]}

@@ -29,6 +29,7 @@ from inducing.inference.hmc.diagnostics import Diagnostics
 from inducing.inference.hmc.sampler import HMCSamples, hmc
 from inducing.inference.importance import ImportanceWeightedBound
 from inducing.inference.inducing_points import choose_inducing_points
+from inducing.inference.mixtures import Mixture, MixtureELBO
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.parallel import ranks as distributed
 from inducing.inference.recipes import Recipe
@@ -120,6 +121,8 @@ __all__ = [
     "KroneckerIWPrior",
     "Linear",
     "LocalInducing",
+    "Mixture",
+    "MixtureELBO",
     "NealPrior",
     "NegativeBinomial",
     "Network",
