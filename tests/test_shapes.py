@@ -68,6 +68,9 @@ for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.Categ
     network = inducing.models.mlp(3, outputs, [5], posterior="prior")
     samples = inducing.hmc(network, likelihood, (x, target), num_warmup=5, num_samples=8, num_leapfrog=2, progress=False)
     samples.diagnostics(x), inducing.predict(samples, likelihood, x, batch_size=7).mean
+    settings = {"posterior_sample": network.draw(1), "num_chains": 3, "num_temperatures": 5, "progress": False}
+    found = inducing.evidence(network, likelihood, (x, target), **settings)
+    found.lower, found.standard_error, found.upper, found.upper_standard_error
 toy.run(toy.Config(num_steps=2, train_samples=2, test_samples=4), progress=False)
 print("shapes hold")
 """

@@ -22,6 +22,7 @@ from inducing.errors import (
     SavedModelError,
 )
 from inducing.inference import recipes
+from inducing.inference.annealing import Evidence, evidence
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
@@ -103,6 +104,7 @@ __all__ = [
     "DivergenceError",
     "Draw",
     "ELBOTerms",
+    "Evidence",
     "FactorisationError",
     "Factorised",
     "FunctionSamples",
@@ -152,6 +154,7 @@ __all__ = [
     "data",
     "distributed",
     "evaluate",
+    "evidence",
     "fit",
     "hmc",
     "kernels",
