@@ -202,8 +202,8 @@ class WeightPosterior:
             for part, shape, bias in zip(parts, self.shapes, self.biases, strict=True)
         ]
 
-    def position(self, weights: Sequence[Float[Tensor, "S F O"]]) -> Float[Tensor, "S D"]:
-        """Return the whitened weights for the weights of the layers: the inverse of `weights`."""
+    def position(self, weights: Sequence[Tensor]) -> Float[Tensor, "S D"]:
+        """Return the whitened weights for the weights (S, fan-in, outputs) of each layer: the inverse of `weights`."""
         found = [tuple(each.shape[1:]) for each in weights]
         if found != self.shapes:
             raise ValueError(f"the weights of one sample must have the shapes {self.shapes}, got {found}")
