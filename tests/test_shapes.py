@@ -41,6 +41,10 @@ for posterior in posteriors:
             predictive.mean, predictive.variance, predictive.samples, predictive.log_prob(target)
             if outputs == 2:
                 predictive.unstandardise(torch.zeros(2), torch.ones(2)).quantile([0.1, 0.9])
+            mixture = inducing.Mixture([network, network])
+            mixture.optimise_weights(likelihood, (x, target), 5)
+            bound = mixture.elbo(likelihood, (x, target), 5)
+            bound.value, bound.standard_error, bound.component_elbos, mixture.sample_functions(4)(x)
 for posterior in ("global", "local", "dsvi", "coupled", "prior->global", "global->dsvi", "dsvi->global"):
     for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.HeteroscedasticGaussian(), y, 4)):
         settings = {"width": 2, "posterior": posterior, "conditional": "tight", "inducing_points": x[:6]}
@@ -64,6 +68,9 @@ for likelihood, target, outputs in ((inducing.Gaussian(), y, 2), (inducing.Categ
     network = inducing.models.mlp(3, outputs, [5], posterior="prior")
     samples = inducing.hmc(network, likelihood, (x, target), num_warmup=5, num_samples=8, num_leapfrog=2, progress=False)
     samples.diagnostics(x), inducing.predict(samples, likelihood, x, batch_size=7).mean
+    settings = {"posterior_sample": network.draw(1), "num_chains": 3, "num_temperatures": 5, "progress": False}
+    found = inducing.evidence(network, likelihood, (x, target), **settings)
+    found.lower, found.standard_error, found.upper, found.upper_standard_error
 maps = [torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.BatchNorm2d(3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
 for chosen in ("all", "last"):
     module, images = torch.nn.Sequential(*maps, torch.nn.Linear(3, 2)), torch.randn(12, 2, 6, 6)

@@ -22,6 +22,7 @@ from inducing.errors import (
     SavedModelError,
 )
 from inducing.inference import recipes
+from inducing.inference.annealing import Evidence, evidence
 from inducing.inference.callbacks import JSONLog, TensorBoard
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
@@ -29,6 +30,7 @@ from inducing.inference.hmc.diagnostics import Diagnostics
 from inducing.inference.hmc.sampler import HMCSamples, hmc
 from inducing.inference.importance import ImportanceWeightedBound
 from inducing.inference.inducing_points import choose_inducing_points
+from inducing.inference.mixtures import Mixture, MixtureELBO
 from inducing.inference.objective import ELBO, ELBOTerms, evaluate
 from inducing.inference.parallel import ranks as distributed
 from inducing.inference.recipes import Recipe
@@ -120,6 +122,7 @@ __all__ = [
     "DivergenceError",
     "Draw",
     "ELBOTerms",
+    "Evidence",
     "FactorisationError",
     "Factorised",
     "FunctionSamples",
@@ -138,6 +141,8 @@ __all__ = [
     "KroneckerIWPrior",
     "Linear",
     "LocalInducing",
+    "Mixture",
+    "MixtureELBO",
     "NealPrior",
     "NegativeBinomial",
     "Network",
@@ -170,6 +175,7 @@ __all__ = [
     "data",
     "distributed",
     "evaluate",
+    "evidence",
     "fit",
     "hmc",
     "kernels",

@@ -95,6 +95,20 @@ class Sum(Function):
         return self.body.consistent and self.shortcut.consistent
 
 
+@dataclass(frozen=True, eq=False)
+class Concatenation(Function):
+    """The samples of several functions of the same input, one after the other."""
+
+    functions: tuple[Function, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.cat([function(x) for function in self.functions])
+
+    @property
+    def consistent(self) -> bool:
+        return all(function.consistent for function in self.functions)
+
+
 class Variables(NamedTuple):
     """The random variables of a drawn layer, see `Network.log_density`.
 

@@ -20,6 +20,7 @@ from inducing.arrays import as_tensor
 from inducing.checks import check_dtype, check_inputs, check_whole
 from inducing.inference.hmc.sampler import HMCSamples
 from inducing.inference.identity import checksums
+from inducing.inference.mixtures import Mixture
 from inducing.inference.parallel.division import check_parallel, shares
 from inducing.inference.parallel.ranks import ALONE, Ranks, join
 from inducing.inference.updating import UpdatedNetwork
@@ -175,7 +176,7 @@ class Predictive:
 
 
 def predict(
-    network: Network | UpdatedNetwork | HMCSamples,
+    network: Network | UpdatedNetwork | Mixture | HMCSamples,
     likelihood: Likelihood,
     x: Float[Tensor, "B *in"],
     num_samples: int | None = None,
@@ -188,7 +189,7 @@ def predict(
     The same seed draws the same functions for every batch size.
 
     Arguments:
-        network: A fitted network, the result of `inducing.update`, or the draws of `inducing.hmc`.
+        network: A fitted network, the result of `inducing.update`, a `Mixture`, or the draws of `inducing.hmc`.
         likelihood: The likelihood of the network.
         x: New inputs.
         num_samples: Number of posterior draws in the mixture. Default: 100. All draws of `inducing.hmc` are used.
@@ -219,7 +220,7 @@ def predict(
         own_ranks = ranks if parallel == "samples" else ALONE
         functions = _draw(network, likelihood, x, num_samples, seed, own_ranks)
     if ranks.size > 1:
-        models = [likelihood, network] if isinstance(network, Network) else [likelihood]
+        models = [likelihood, network] if isinstance(network, Network | Mixture) else [likelihood]
         arguments = {
             "x": checksums([x]),
             "parameters": [checksums(model.parameters()) for model in models],
@@ -241,7 +242,9 @@ def predict(
 
 
 def _check_order(network: object, likelihood: object) -> None:
-    if not (isinstance(network, Network | UpdatedNetwork | HMCSamples) and isinstance(likelihood, Likelihood)):
+    if not (
+        isinstance(network, Network | UpdatedNetwork | Mixture | HMCSamples) and isinstance(likelihood, Likelihood)
+    ):
         found = f"{type(network).__name__}, {type(likelihood).__name__}"
         raise TypeError(f"the order is predict(network, likelihood, x), got predict({found}, ...)")
 
@@ -260,7 +263,12 @@ def _draws_of_hmc(samples: HMCSamples, x: Tensor, num_samples: int | None, paral
 
 
 def _draw(
-    network: Network | UpdatedNetwork, likelihood: Likelihood, x: Tensor, num_samples: int, seed: int, ranks: Ranks
+    network: Network | UpdatedNetwork | Mixture,
+    likelihood: Likelihood,
+    x: Tensor,
+    num_samples: int,
+    seed: int,
+    ranks: Ranks,
 ) -> FunctionSamples:
     """Return this rank's draws from a network."""
     check_inputs(x, network.input_shape, network.dtype)

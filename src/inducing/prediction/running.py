@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.inference.mixtures import Mixture
 from inducing.inference.updating import UpdatedNetwork
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
@@ -27,7 +28,7 @@ LEAST_ROWS, MOST_ROWS = 16, 4096
 
 
 def draw_functions(
-    network: Network | UpdatedNetwork, likelihood: Likelihood, num_samples: int, seed: int
+    network: Network | UpdatedNetwork | Mixture, likelihood: Likelihood, num_samples: int, seed: int
 ) -> FunctionSamples:
     """Draw functions from the posterior of a network."""
     count = threads_for_samples(num_samples, lambda: network.sample_functions(1, 0, likelihood))

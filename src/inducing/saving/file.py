@@ -36,8 +36,9 @@ def save(model: object, path: str | Path) -> None:
     The file is written atomically: if writing fails, an older file of that name stays as it was.
 
     Arguments:
-        model: A `Network`, a likelihood, frozen functions (`Network.sample_functions`), an estimator, a `Standardiser`; or a
-            tuple or dictionary of these, of tensors and of plain values. For your own classes see `inducing.register`.
+        model: A `Network`, a likelihood, frozen functions (`Network.sample_functions`), an estimator, a `Mixture`, a
+            `Standardiser`; or a tuple or dictionary of these, of tensors and of plain values. For your own classes see
+            `inducing.register`.
         path: The file to write, e.g. "model.safetensors".
 
     Example:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from inducing.data.standardise import Standardiser
+from inducing.inference.mixtures import Mixture
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving import models
@@ -26,6 +27,9 @@ def encode_object(value: Any) -> State:
         return models.ENCODERS[type(value)](value)
     if type(value) is Standardiser:
         return {"object": "Standardiser"}, value._asdict()
+    if type(value) is Mixture:
+        parts, tensors = _encode_parts({"networks": value.components, "log_weights": value.log_weights})
+        return {"object": "Mixture", "parts": parts}, tensors
     if type(value) is tuple:
         nodes, tensors = _encode_parts({str(index): part for index, part in enumerate(value)})
         return {"object": "tuple", "items": list(nodes.values())}, tensors
@@ -69,6 +73,12 @@ def decode_object(node: Any, tensors: Tensors) -> Any:
     if name == "Standardiser":
         take(node, name, object=str)
         return decode_standardiser(tensors, "a Standardiser")
+    if name == "Mixture":
+        _, nodes = take(node, name, object=str, parts=dict)
+        owned = _split(tensors, nodes)
+        parts = {key: decode_object(part, owned[key]) for key, part in nodes.items()}
+        networks, log_weights = take(parts, name, networks=tuple, log_weights=Tensor)
+        return Mixture(networks, log_weights)
     estimator = find_class("object", name, "model")
     name, state, nodes = take(node, estimator.__name__, object=str, state=dict, parts=dict)
     owned = _split(tensors, ["state", *nodes])

@@ -54,7 +54,7 @@ KINDS: dict[str, type] = {
 # registered classes by kind and name
 CLASSES: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 # names that `objects` reads and writes itself; "value" is a plain JSON value
-OBJECTS = ("Network", "Likelihood", "FunctionSamples", "Standardiser", "Tensor", "tuple", "dict", "value")
+OBJECTS = ("Network", "Likelihood", "FunctionSamples", "Mixture", "Standardiser", "Tensor", "tuple", "dict", "value")
 # the arguments of each constructor, and the attributes that hold them
 ATTRIBUTES: dict[type, dict[str, str]] = {}
 # attributes of a layer that hold its arguments: `layer.prior` is the module built from `layer.prior_spec`

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from inducing.checks import check_rows, check_seed, check_whole, refuse_inference_mode
 from inducing.errors import ConvergenceWarning, DivergenceError
@@ -134,12 +135,7 @@ def hmc(
         raise ValueError(f"target_acceptance must be between 0 and 1, e.g. 0.8, got {target_acceptance}")
     target = WeightPosterior(network, likelihood, data)
     generator = seeded(check_seed(seed), "hmc")
-    point = target(standard_normal((num_chains, target.size), target.root_variance, generator))
-    if not torch.isfinite(point.potential).all():
-        raise DivergenceError(
-            "the log-likelihood is not finite at the initial draws from the prior. Standardise the data, or use "
-            'prior="neal", which keeps outputs near unit scale'
-        )
+    point = start_at_prior(target, num_chains, generator)
     adaptation = DualAveraging(initial_step_size(target, point, generator), target_acceptance)
     kept, acceptances, divergences = [], [], []
     with progress_bar(description, num_warmup + num_samples, show=progress) as update_bar:
@@ -206,6 +202,13 @@ class WeightPosterior:
             for part, shape, bias in zip(parts, self.shapes, self.biases, strict=True)
         ]
 
+    def position(self, weights: Sequence[Tensor]) -> Float[Tensor, "S D"]:
+        """Return the whitened weights for the weights (S, fan-in, outputs) of each layer: the inverse of `weights`."""
+        found = [tuple(each.shape[1:]) for each in weights]
+        if found != self.shapes:
+            raise ValueError(f"the weights of one sample must have the shapes {self.shapes}, got {found}")
+        return torch.cat([each.detach().double().flatten(1) for each in weights], 1) / self.root_variance
+
     def log_likelihood(self, position: Float[Tensor, "S D"]) -> Float[Tensor, " S"]:
         """Return log p(y | z), summed over rows."""
         function = self.network.assemble(self.weights(position))
@@ -222,15 +225,26 @@ class WeightPosterior:
         return Point(position, potential, position - gradient)
 
 
+def start_at_prior(target: WeightPosterior, num_chains: int, generator: Generator) -> Point:
+    """Return draws from the prior. Raise DivergenceError if their log-likelihood is not finite."""
+    point = target(standard_normal((num_chains, target.size), target.root_variance, generator))
+    if not torch.isfinite(point.potential).all():
+        raise DivergenceError(
+            "the log-likelihood is not finite at the initial draws from the prior. Standardise the data, or use "
+            'prior="neal", which keeps outputs near unit scale'
+        )
+    return point
+
+
 def _check_layer(name: str, layer: object) -> Linear:
     if not isinstance(layer, Linear):
         raise TypeError(
-            f"{name} {layer} is not a Linear layer, but hmc samples only weights of Linear layers. Use fit, or a network of "
-            "inducing.Linear and plain modules"
+            f"{name} {layer} is not a Linear layer, but hmc and evidence sample only weights of Linear layers. Use fit, or "
+            "a network of inducing.Linear and plain modules"
         )
     if not isinstance(layer.prior_spec, NealPrior | StandardPrior):
         raise TypeError(
-            f"{name} has a {type(layer.prior_spec).__name__}, which is learned, but hmc needs fixed priors. Use "
+            f"{name} has a {type(layer.prior_spec).__name__}, which is learned, but hmc and evidence need fixed priors. Use "
             'prior="neal" or prior="standard"'
         )
     return layer

@@ -1,0 +1,171 @@
+"""Nats that each posterior loses: bounds of the log evidence on data simulated from a network with one hidden layer.
+
+    python -m benchmarks.evidence    # evidence.json, evidence.md, docs/evidence.png; datasets in evidence.json are kept
+
+Three draws of the weights and two noise variances, 40 rows. The model is the one that simulated the data, with its noise.
+Every posterior is fitted with three seeds, one thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import warnings
+from typing import Any
+
+import torch
+
+import inducing
+from benchmarks.processes import ROOT
+from inducing.experiments.engine.figures import COLOURS, panels
+from inducing.linalg.noise import seeded
+
+RESULTS, PAGE = ROOT / "benchmarks" / "evidence.json", ROOT / "benchmarks" / "evidence.md"
+FIGURE = ROOT / "docs" / "evidence.png"
+POSTERIORS = ("factorised", "local", "global")
+# seeds of fits, steps, samples of an ELBO and of a component, importance samples, temperatures
+SETTINGS = {
+    "seeds": 3,
+    "num_steps": 3000,
+    "elbo_samples": 2000,
+    "importance_samples": 10_000,
+    "num_temperatures": 4000,
+}
+ROWS, HIDDEN, DATASETS, NOISES = 40, 10, 3, (0.05, 0.005)
+INTRODUCTION = f"""# The evidence and its bounds
+
+Made by `python -m benchmarks.evidence` from `evidence.json`. Datasets of {ROWS} rows, simulated from a network with
+{HIDDEN} hidden units (ReLU), which is also the model. The noise has the given variance. Log evidence: lower and upper bound
+by annealed importance sampling with 32 chains. The other columns are nats *below* the mean of these two, for the whole
+dataset. Each posterior was fitted with three seeds. ELBO: the best of them. Mixture: all three with the best weights.
+Importance: the importance-weighted bound of the best one with K = {SETTINGS["importance_samples"]:,}, and its Pareto k.
+
+| noise | data | log evidence | posterior | ELBO loses | mixture loses | importance loses | Pareto k |
+| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |
+"""
+
+
+def model(posterior: str, x: torch.Tensor, y: torch.Tensor | None, seed: int) -> inducing.Network:
+    """The network with a kind of posterior, with inducing points at the data."""
+    points = {} if y is None else {"inducing_points": x, "inducing_targets": y}
+    generator = torch.Generator().manual_seed(seed)
+    return inducing.models.mlp(1, 1, [HIDDEN], posterior=posterior, generator=generator, **points)
+
+
+def simulate(dataset: int, likelihood: inducing.Gaussian) -> tuple[torch.Tensor, torch.Tensor, inducing.NetworkDraw]:
+    """Inputs, targets, and the weights that generated the targets."""
+    generator = seeded(dataset, "simulated data")
+    x = 4 * torch.rand(ROWS, 1, generator=generator) - 2
+    weights = model("prior", x, None, 0).draw(1, generator)
+    return x, likelihood.sample(weights(x), generator)[0].detach(), weights
+
+
+def run(noise: float, dataset: int) -> dict[str, Any]:
+    """Bounds of one dataset."""
+    likelihood = inducing.Gaussian(noise, learn_variance=False)
+    x, y, weights = simulate(dataset, likelihood)
+    data, samples = (x, y), SETTINGS["elbo_samples"]
+    start = time.perf_counter()
+    settings = {"num_temperatures": SETTINGS["num_temperatures"], "posterior_sample": weights, "progress": False}
+    found = inducing.evidence(model("prior", x, None, 0), likelihood, data, **settings)
+    result: dict[str, Any] = {
+        "noise": noise,
+        "dataset": dataset,
+        "lower": float(found.lower),
+        "lower_error": float(found.standard_error),
+        "upper": float(found.upper),
+        "upper_error": float(found.upper_standard_error),
+        "effective_sample_size": float(found.effective_sample_size),
+        "seconds": time.perf_counter() - start,
+    }
+    for posterior in POSTERIORS:
+        networks = []
+        for seed in range(SETTINGS["seeds"]):
+            networks.append(model(posterior, x, y, seed))
+            inducing.fit(networks[-1], likelihood, data, num_steps=SETTINGS["num_steps"], seed=seed, progress=False)
+        terms = [inducing.evaluate(network, likelihood, data, samples) for network in networks]
+        elbos = [float(each.elbo) for each in terms]
+        mixture = inducing.Mixture(networks)
+        mixture.optimise_weights(likelihood, data, samples)
+        bound = mixture.elbo(likelihood, data, samples)
+        best = networks[elbos.index(max(elbos))]
+        importance = inducing.evaluate(best, likelihood, data, importance_samples=SETTINGS["importance_samples"])
+        result[posterior] = {
+            "elbos": elbos,
+            "elbo_errors": [float(each.samples.std() / samples**0.5) for each in terms],
+            "mixture": float(bound.value),
+            "mixture_error": float(bound.standard_error),
+            "weights": mixture.weights.tolist(),
+            "importance": float(importance.value),
+            "pareto_k": importance.pareto_k,
+        }
+    return result
+
+
+def evidence_of(result: dict[str, Any]) -> float:
+    """The mean of the lower and the upper bound."""
+    return (result["lower"] + result["upper"]) / 2
+
+
+def page(results: list[dict[str, Any]]) -> str:
+    """The table."""
+    rows = []
+    for result in results:
+        evidence = evidence_of(result)
+        bounds = (
+            f"{result['lower']:.2f} ± {result['lower_error']:.2f}, {result['upper']:.2f} ± {result['upper_error']:.2f}"
+        )
+        for posterior in POSTERIORS:
+            found = result[posterior]
+            losses = [evidence - value for value in (max(found["elbos"]), found["mixture"], found["importance"])]
+            labels = [str(result["noise"]), str(result["dataset"]), bounds, posterior]
+            rows.append(" | ".join([*labels, *(f"{loss:.2f}" for loss in losses), f"{found['pareto_k']:.2f}"]))
+    return INTRODUCTION + "".join(f"| {row} |\n" for row in rows)
+
+
+def draw(results: list[dict[str, Any]]) -> None:
+    """The figure: a panel for each dataset."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure, axes = panels(len(results) // DATASETS, DATASETS, (3.4, 2.4))
+    for result, panel in zip(results, axes.flat, strict=True):
+        low, high = sorted((result["lower"], result["upper"]))
+        panel.axhspan(low - result["lower_error"], high + result["upper_error"], color="0.85", lw=0)
+        panel.axhline(evidence_of(result), color="0.3", lw=0.8, label="log evidence (AIS)")
+        for place, posterior in enumerate(POSTERIORS):
+            found, colour = result[posterior], COLOURS[posterior]
+            count = len(found["elbos"])
+            panel.plot(
+                [place - 0.2] * count, found["elbos"], "o", ms=4, color=colour, label="ELBO" if place == 2 else None
+            )
+            panel.plot(place, found["mixture"], "D", ms=5, color=colour, label="mixture ELBO" if place == 2 else None)
+            name = "importance-weighted bound" if place == 2 else None
+            panel.plot(place + 0.2, found["importance"], "^", ms=5, color=colour, label=name)
+        panel.set_xticks(range(len(POSTERIORS)), POSTERIORS)
+        panel.set_title(f"dataset {result['dataset']}, noise variance {result['noise']}", fontsize=9)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("nats")
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
+    )
+    FigureCanvasAgg(figure).print_png(str(FIGURE))
+
+
+def main() -> None:
+    """Measure the datasets that are not in evidence.json, and write the page and the figure."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    measured = {(result["noise"], result["dataset"]) for result in results}
+    for noise, dataset in itertools.product(NOISES, range(DATASETS)):
+        if (noise, dataset) not in measured:
+            results.append(run(noise, dataset))
+            RESULTS.write_text(json.dumps(results) + "\n")
+            print("\n".join(page(results).splitlines()[-len(POSTERIORS) :]), flush=True)
+    PAGE.write_text(page(results))
+    draw(results)
+
+
+if __name__ == "__main__":
+    main()
