@@ -265,8 +265,9 @@ def test_an_exact_last_layer_cannot_go_on():
         model.fit(X, Y)
 
 
-@pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5), (5000, 1.0)])
+@pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5)])
 def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
+    """Up to 1,000 rows; with more, held-out rows choose it."""
     assert inducing.BNNRegressor()._make_recipe(rows).temperature == weight
     assert inducing.BNNClassifier()._make_recipe(rows).temperature == 0.1
     assert inducing.DeepGPRegressor()._make_recipe(rows).temperature == 1.0
