@@ -31,8 +31,8 @@ class Pipeline(SklearnPipeline):
         >>> import numpy as np, inducing
         >>> from sklearn.preprocessing import QuantileTransformer
         >>> X = np.random.default_rng(0).normal(size=(50, 2))
-        >>> steps = [("scale", QuantileTransformer(n_quantiles=10)), ("model", inducing.BNNRegressor(max_steps=10, random_state=0))]
-        >>> model = inducing.Pipeline(steps).fit(X, X[:, 0])
+        >>> last = inducing.BNNRegressor(max_steps=10, random_state=0)
+        >>> model = inducing.Pipeline([("scale", QuantileTransformer(n_quantiles=10)), ("model", last)]).fit(X, X[:, 0])
         >>> low, high = model.predict_interval(X[:3], coverage=0.5)
         >>> low.shape
         (3,)
