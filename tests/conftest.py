@@ -32,6 +32,12 @@ from inducing.data import image_files
 torch.set_num_threads(int(os.environ.get("INDUCING_TEST_THREADS", "1")))
 
 
+def pytest_collectstart(collector):
+    """Random constants of a module are the same in every run, whatever was imported before."""
+    if isinstance(collector, pytest.Module):
+        torch.manual_seed(0)
+
+
 def pytest_collection_finish():
     """What has been imported and collected stays: the garbage collector need not look through it again."""
     gc.collect()
