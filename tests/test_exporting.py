@@ -93,7 +93,9 @@ def test_torch_export_has_a_dynamic_batch_and_no_solve(kind):
         torch.testing.assert_close(program.module()(rows), module(rows))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["rows", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "rows")]
+)
 def test_the_whole_graph_compiles(kind):
     module, x = KINDS[kind]()
     torch._dynamo.reset()
