@@ -282,7 +282,7 @@ def test_a_warm_start_goes_on():
     assert model.history_[-1].objective > first
     cold = inducing.BNNRegressor(**quick).fit(X, Y)
     assert cold.fit(X, Y).history_[-1].objective == pytest.approx(first)
-    with pytest.raises(ValueError, match="y has 2 columns, but warm_start continues with 1"):
+    with pytest.raises(ValueError, match="y has 2 columns, but the model was fitted to 1"):
         model.fit(X, BOTH)
     with pytest.raises(ValueError, match="X has 1 features, but BNNRegressor is expecting 2"):
         model.fit(X[:, :1], Y)

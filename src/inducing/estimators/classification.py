@@ -75,7 +75,7 @@ class BNNClassifier(Classifier, BNN):
             the "global" posterior, and that up to 1,000 rows the KL has weight 0.1 in the recipe "fast".
         likelihood: "categorical" (default), for two or more classes.
         class_weight: Weight of the rows of each class, {label: weight}, or "balanced" for equal total weights of the
-            classes. It multiplies ``sample_weight``. Probabilities are then those of classes with these weights.
+            classes. It multiplies ``sample_weight``. Predicted probabilities include these weights.
 
     Example:
         >>> import numpy as np, inducing

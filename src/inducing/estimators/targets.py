@@ -99,7 +99,7 @@ class NumericTargets:
         """The targets of the network."""
         columns = y.reshape(len(y), -1)
         if columns.shape[1] != self.num_targets:
-            raise ValueError(f"y has {columns.shape[1]} columns, but warm_start continues with {self.num_targets}")
+            raise ValueError(f"y has {columns.shape[1]} columns, but the model was fitted to {self.num_targets}")
         return self.scale.apply(take_logs(columns, self.is_log), torch.float64)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -170,7 +170,7 @@ class LabelTargets:
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
             label, known = unknown.tolist()[0], self.classes.tolist()
-            raise ValueError(f"y has the label {label!r}, but warm_start continues with the classes {known}")
+            raise ValueError(f"y has the label {label!r}, but the fitted classes are {known}")
         return as_tensor(np.searchsorted(self.classes, y).astype(np.int64))
 
     def decode(self, values: np.ndarray) -> np.ndarray:

@@ -254,8 +254,9 @@ def _draw_measure(axes: figures.Axes, comparison: Comparison, results: list[stor
     places = {key: place for place, key in enumerate(ours)}
     figures.draw_estimates(axes, ours, paper, places, shift=0.15)
     axes.axhline(GUESSING, color="#bbbbbb", lw=1, ls="--")
+    axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_xticks(range(len(places)), [posterior.replace("->", "\n→ ") for _, posterior in places], fontsize=8)
-    axes.margins(x=0.2, y=0.15)
+    axes.margins(y=0.15)
 
 
 def image_experiment(name: str, note: str, published: str = "") -> Experiment:
