@@ -80,6 +80,8 @@ if TYPE_CHECKING:
         DeepGPClassifier,
         DeepGPRegressor,
         Pipeline,
+        TreeBNNClassifier,
+        TreeBNNRegressor,
         crps_score,
         log_likelihood_score,
     )
@@ -87,7 +89,14 @@ if TYPE_CHECKING:
     from inducing.tables.reading import read_table
     from inducing.tables.schema import Schema
 
-_SAVED = ("BNNClassifier", "BNNRegressor", "DeepGPClassifier", "DeepGPRegressor")
+_SAVED = (
+    "BNNClassifier",
+    "BNNRegressor",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
+    "TreeBNNClassifier",
+    "TreeBNNRegressor",
+)
 # imported on first use, since they need optional packages that are slow to import
 _LAZY = {
     "inducing.tables.errors": ("TableError", "TableWarning"),
@@ -168,6 +177,8 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TensorBoard",
+    "TreeBNNClassifier",
+    "TreeBNNRegressor",
     "UpdatedNetwork",
     "bayesianize",
     "choose_inducing_points",

@@ -71,7 +71,8 @@ def test_weights_change_the_fit():
 
 
 def test_the_default_candidates_and_errors():
-    assert auto.AutoRegressor.defaults == {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor}
+    models = {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor, "trees": inducing.TreeBNNRegressor}
+    assert auto.AutoRegressor.defaults == models
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)
     with pytest.raises(Exception, match="not fitted"):

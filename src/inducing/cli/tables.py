@@ -49,7 +49,8 @@ def fit(
     table: Annotated[Path, typer.Argument(help="The data: .csv, .csv.gz or .parquet, with a header.")],
     target: Annotated[list[str], typer.Option(help="Column to predict (repeatable in regression).")],
     model: Annotated[
-        str, typer.Option(help="bnn (Bayesian neural network), dgp (deep Gaussian process), or auto: the better one.")
+        str,
+        typer.Option(help="bnn (Bayesian neural network), dgp (deep Gaussian process), trees (bnn on trees), or auto."),
     ] = "bnn",
     task: Annotated[str | None, typer.Option(help="regression or classification. Default: by the target.")] = None,
     posterior: Annotated[str | None, typer.Option(help="global, local, factorised->global, dsvi, ...")] = None,

@@ -8,6 +8,7 @@ from inducing.estimators.auto import AutoClassifier, AutoRegressor  # noqa: E402
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier  # noqa: E402
 from inducing.estimators.pipeline import Pipeline, crps_score, log_likelihood_score  # noqa: E402
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor  # noqa: E402
+from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor  # noqa: E402
 
 __all__ = [
     "AutoClassifier",
@@ -17,6 +18,8 @@ __all__ = [
     "DeepGPClassifier",
     "DeepGPRegressor",
     "Pipeline",
+    "TreeBNNClassifier",
+    "TreeBNNRegressor",
     "crps_score",
     "log_likelihood_score",
 ]

@@ -19,6 +19,7 @@ from inducing.arrays import as_tensor
 from inducing.estimators.base import NetworkEstimator, SampledFunctions
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
+from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.prediction.predictive import Predictive
 from inducing.tables.schema import EncodedTable
 
@@ -100,12 +101,13 @@ class Auto(BaseEstimator):
 
 
 class AutoRegressor(RegressorMixin, Auto):
-    """Regression with a Bayesian neural network or a deep Gaussian process, whichever predicts held-out rows better.
+    """Regression with the model that predicts held-out rows best: a network, a deep Gaussian process, a network with trees.
 
     Save the chosen estimator: ``inducing.save(model.estimator_, path)``.
 
     Arguments:
-        candidates: Estimators to choose from, by name. Default: `BNNRegressor` and `DeepGPRegressor` with default settings.
+        candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
+            `TreeBNNRegressor` ("trees") with default settings.
         random_state: Seed of the held-out rows and of all fits.
         verbose: Whether to show progress bars.
 
@@ -121,7 +123,7 @@ class AutoRegressor(RegressorMixin, Auto):
         (True, (3,))
     """
 
-    defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor}
+    defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Predict the lower and upper ends of the central interval that holds the target with this probability."""
@@ -134,7 +136,7 @@ class AutoRegressor(RegressorMixin, Auto):
 
 
 class AutoClassifier(ClassifierMixin, Auto):
-    """Classification with a Bayesian neural network or a deep Gaussian process, whichever predicts held-out rows better.
+    """Classification with the model that predicts held-out rows best, of the same kinds.
 
     The arguments and attributes are those of `AutoRegressor`.
 
@@ -147,7 +149,7 @@ class AutoClassifier(ClassifierMixin, Auto):
         (3, 2)
     """
 
-    defaults: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier}
+    defaults: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier, "trees": TreeBNNClassifier}
 
     @property
     def classes_(self) -> np.ndarray:

@@ -44,14 +44,18 @@ def export_estimator(
     functions = draw_functions(estimator.predictor, estimator.likelihood_, estimator.n_samples, estimator.seed_).cpu()
     encoding, inputs = estimator.targets_, estimator.inputs_
     squeeze = not isinstance(encoding, LabelTargets) and encoding.ndim == 1
-    module = PredictionModule(inputs, functions, *encoding.to_original_scale(likelihood), quantiles, squeeze)
-    noise = torch.randn(EXAMPLE_ROWS, len(inputs.mean), dtype=torch.float64, generator=seeded(0, "example rows"))
+    scales = encoding.to_original_scale(likelihood)
+    module = PredictionModule(inputs, functions, *scales, quantiles, squeeze, estimator._further_inputs)
     schema = estimator.schema_
-    description: dict[str, Any] = {"inputs": estimator.input_names if schema is None else list(schema.encoded_names)}
+    names = estimator.input_names if schema is None else list(schema.encoded_names)
+    num_inputs = estimator.n_features_in_ if names is None else len(names)
+    noise = torch.randn(EXAMPLE_ROWS, num_inputs, dtype=torch.float64, generator=seeded(0, "example rows"))
+    rows = inputs.mean[:num_inputs] + inputs.std[:num_inputs] * noise
+    description: dict[str, Any] = {"inputs": names}
     if targets is not None:
         description["targets"] = list(targets)
     if isinstance(encoding, LabelTargets):
         description["classes"] = encoding.classes.tolist()
     if len(quantiles):
         description["quantiles"] = list(quantiles)
-    export_module(module, inputs.mean + inputs.std * noise, path, module.names, description)
+    export_module(module, rows, path, module.names, description)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import Choice
@@ -79,7 +79,8 @@ class FittedEstimator(BaseEstimator):
             "elbo": self.elbo_,
             "targets": targets,
         }
-        return state, tensors | encode_scale("inputs", self.inputs_) | {"history": self.history_.to_tensor()}
+        tensors |= encode_scale("inputs", self.inputs_) | {"history": self.history_.to_tensor()}
+        return state, tensors | self._further_tensors()
 
     @classmethod
     def from_state(cls, state: dict[str, Any], tensors: Tensors, network: Network, likelihood: Likelihood) -> Self:
@@ -99,8 +100,10 @@ class FittedEstimator(BaseEstimator):
             raise ValueError(f"seed cannot be {seed}")
         num_inputs = num_features if schema is None else len(schema.encoded_names)
         known = ("inputs.mean", "inputs.std", *cls.encoding.tensors, "history")
-        take(tensors, f"the state of a {cls.__name__}", **dict.fromkeys(known, Tensor))
         estimator = cls(**_decode_parameters(parameters))
+        num_inputs = estimator._restore_further(tensors, num_inputs)
+        known += tuple(estimator._further_tensors())
+        take(tensors, f"the state of a {cls.__name__}", **dict.fromkeys(known, Tensor))
         estimator.network_, estimator.likelihood_ = network, likelihood
         estimator.inputs_ = decode_scale("inputs", tensors, num_inputs)
         estimator.targets_ = cls.encoding.from_state(targets, tensors)
@@ -111,6 +114,19 @@ class FittedEstimator(BaseEstimator):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator._check_parts(num_inputs)
         return estimator
+
+    @property
+    def _further_inputs(self) -> nn.Module | None:
+        """Inputs of the network that are computed from the others, if there are any: a function of the rows."""
+        return None
+
+    def _further_tensors(self) -> Tensors:
+        """The tensors of the further inputs."""
+        return {}
+
+    def _restore_further(self, tensors: Tensors, num_inputs: int) -> int:
+        """Restore the further inputs, and return the number of all inputs of the network."""
+        return num_inputs
 
     def _check_parts(self, inputs: int) -> None:
         """Refuse a network, a likelihood or a scale that does not fit the estimator."""

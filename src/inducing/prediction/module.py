@@ -42,6 +42,7 @@ class PredictionModule(nn.Module):
         scale: Standard deviation of the targets.
         quantiles: Levels of the quantiles, for likelihoods in `WITH_QUANTILES`.
         squeeze: Whether the single target has no axis of its own.
+        further_inputs: Function of the rows whose values are further inputs, if there are any.
     """
 
     input_mean: Tensor
@@ -58,9 +59,11 @@ class PredictionModule(nn.Module):
         scale: Tensor | float,
         quantiles: Sequence[float] = (),
         squeeze: bool = False,
+        further_inputs: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.functions, self.likelihood, self.squeeze = functions, likelihood, squeeze
+        self.further_inputs = further_inputs
         self.register_buffer("input_mean", inputs[0])
         self.register_buffer("input_std", inputs[1])
         self.register_buffer("location", torch.as_tensor(location, dtype=torch.float64))
@@ -77,6 +80,8 @@ class PredictionModule(nn.Module):
         return [*moments, "quantiles"] if self.mixture is not None else moments
 
     def forward(self, x: Float[Tensor, "N D"]) -> tuple[Tensor, ...]:
+        if self.further_inputs is not None:
+            x = torch.cat([x, self.further_inputs(x)], 1)
         outputs = self.functions((x - self.input_mean) / self.input_std)
         if isinstance(self.likelihood, Categorical):
             return (self.likelihood.mean(outputs).mean(0),)

@@ -19,6 +19,7 @@ from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, D
 from inducing.estimators.auto import Auto, AutoClassifier, AutoRegressor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import check_counts
+from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
@@ -29,6 +30,7 @@ from inducing.tables.problem import Problem
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
     "bnn": {"regression": BNNRegressor, "classification": BNNClassifier},
     "dgp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+    "trees": {"regression": TreeBNNRegressor, "classification": TreeBNNClassifier},
 }
 AUTOMATIC: dict[str, type[Auto]] = {"regression": AutoRegressor, "classification": AutoClassifier}
 COVERAGES = (50, 90, 95)
@@ -75,7 +77,7 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     """Make an estimator for a problem, with its schema.
 
     Arguments:
-        model: "bnn", "dgp", or "auto" for the better one.
+        model: "bnn", "dgp", "trees" (a network with the predictions of boosted trees as inputs), or "auto" for the best.
         problem: The problem.
         parameters: Parameters of the estimator. None: its default.
     """

@@ -1,0 +1,111 @@
+"""Boosted trees as tensors, against scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from inducing.estimators.trees import FOLDS, BoostedTrees, fit_trees, join_trees
+from inducing.exporting import trace
+
+RANDOM = np.random.default_rng(0)
+X, NEW = RANDOM.normal(size=(200, 3)), RANDOM.normal(size=(1000, 3))
+Y = np.stack([np.sign(X[:, 0]) * X[:, 1], X[:, 2] ** 2], 1)
+
+
+def make_models(**settings):
+    return [HistGradientBoostingRegressor(random_state=0, **settings).fit(X, y) for y in Y.T]
+
+
+@pytest.fixture
+def tensors():
+    return join_trees(make_models(max_iter=5)).to_tensors()
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_iter": 7}, {"max_leaf_nodes": 3}, {"max_depth": 1}])
+def test_they_predict_what_scikit_learn_predicts(settings):
+    models = make_models(**settings)
+    wanted = np.stack([model.predict(NEW) for model in models], 1)
+    np.testing.assert_allclose(join_trees(models).predict(NEW), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_inputs_at_a_threshold_go_left():
+    models = make_models(max_iter=3)
+    rows = np.repeat(models[0]._predictors[0][0].nodes["num_threshold"][:1], 3)[None]
+    wanted = np.stack([model.predict(rows) for model in models], 1)
+    np.testing.assert_allclose(join_trees(models).predict(rows), wanted, rtol=1e-12)
+
+
+def test_models_with_different_numbers_of_trees_and_a_constant():
+    models = [
+        HistGradientBoostingRegressor(max_iter=steps).fit(X, y) for steps, y in ((2, Y[:, 0]), (5, np.full(200, 3.0)))
+    ]
+    wanted = np.stack([model.predict(NEW) for model in models], 1)
+    np.testing.assert_allclose(join_trees(models).predict(NEW), wanted, rtol=1e-12)
+
+
+def test_each_training_row_is_predicted_by_trees_that_did_not_see_it():
+    noise = RANDOM.normal(size=(200, 1))
+    trees, held_out = fit_trees(X, noise, np.ones(200))
+    # targets that nothing explains: trees that saw them seem to explain most of them
+    assert np.corrcoef(trees.predict(X)[:, 0], noise[:, 0])[0, 1] > 0.7
+    assert abs(np.corrcoef(held_out[:, 0], noise[:, 0])[0, 1]) < 0.3
+    changed = noise.copy()
+    changed[17] += 100
+    assert fit_trees(X, changed, np.ones(200))[1][17] == held_out[17]
+
+
+def test_a_weight_is_a_number_of_rows():
+    weights = np.where(np.arange(200) < 100, 3.0, 1.0)
+    once, _ = fit_trees(X, Y, weights)
+    model = HistGradientBoostingRegressor(random_state=0).fit(X, Y[:, 0], weights)
+    np.testing.assert_allclose(once.predict(NEW)[:, 0], model.predict(NEW), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, FOLDS])
+def test_few_rows(count):
+    trees, held_out = fit_trees(X[:count], Y[:count], np.ones(count))
+    assert held_out.shape == (count, 2)
+    assert np.isfinite(held_out).all()
+    assert np.isfinite(trees.predict(NEW)).all()
+
+
+def test_they_are_restored_from_their_tensors(tensors):
+    trees = BoostedTrees.from_tensors(tensors, 3)
+    np.testing.assert_array_equal(trees.predict(NEW), join_trees(make_models(max_iter=5)).predict(NEW))
+
+
+def test_they_are_exported_for_any_number_of_rows():
+    trees = join_trees(make_models(max_iter=5, max_depth=3))
+    program = trace(trees, torch.as_tensor(NEW[:8])).module()
+    np.testing.assert_array_equal(program(torch.as_tensor(NEW)).numpy(), trees.predict(NEW))
+
+
+def changed(name, change):
+    return lambda tensors: tensors.update({f"trees.{name}": change(tensors[f"trees.{name}"])})
+
+
+DAMAGES = {
+    "an input that does not exist": changed("feature", lambda t: t + 3),
+    "a negative input": changed("feature", lambda t: t - 1),
+    "a node that does not exist": changed("left", lambda t: t + 1000),
+    "an output that does not exist": changed("output", lambda t: t + 2),
+    "other sizes": changed("right", lambda t: t[:, :-1]),
+    "another number of trees": changed("output", lambda t: t[:-1]),
+    "another dtype": changed("value", lambda t: t.float()),
+    "a NaN": changed("threshold", lambda t: t * torch.nan),
+    "no trees": changed("value", lambda t: t[:0]),
+    "one axis": changed("value", lambda t: t[0]),
+    "no predictions": changed("start", lambda t: t[:0]),
+    "a depth that takes forever": changed("depth", lambda t: torch.tensor(10**9)),
+    "a depth with axes": changed("depth", lambda t: t[None]),
+    "a missing tensor": lambda tensors: tensors.pop("trees.left"),
+    "a surplus tensor": lambda tensors: tensors.update({"trees.more": torch.zeros(1)}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_tensors_that_do_not_fit_are_refused(damage, tensors):
+    damage(tensors)
+    with pytest.raises(ValueError, match="trees"):
+        BoostedTrees.from_tensors(tensors, 3)
