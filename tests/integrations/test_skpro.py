@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import integrate
+from sklearn.preprocessing import StandardScaler
 
 import inducing
 from inducing.prediction.log_scale import LogScale
@@ -85,7 +86,9 @@ def test_moments_and_quantiles_are_those_of_the_prediction(name):
     levels = np.linspace(0.02, 0.98, 10).reshape(5, 2)
     rows = [[expected.quantile(level)[i, j].item() for j, level in enumerate(row)] for i, row in enumerate(levels)]
     np.testing.assert_allclose(found.ppf(levels), rows, rtol=1e-6)
-    assert (found.ppf(np.zeros((5, 2))) == -np.inf).all(axis=None)
+    ends = found.ppf(np.tile([0.0, 1.0], (5, 1)))
+    assert (ends.to_numpy() == [-np.inf, np.inf]).all()
+    assert np.isfinite(found.ppf(np.tile([1e-100, 1 - 1e-16], (5, 1)))).all(axis=None)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "student-t", "heteroscedastic"])
@@ -95,6 +98,8 @@ def test_the_density_is_the_derivative_of_the_distribution_function(name):
     np.testing.assert_allclose(found.pdf(x), slope, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(np.exp(found.log_pdf(x)), found.pdf(x))
     np.testing.assert_allclose(found.pmf(x), 0.0)
+    assert (found.pdf(np.inf) == 0).all(axis=None)
+    assert found.pdf(np.nan).isna().all(axis=None)
 
 
 def test_counts_have_probabilities():
@@ -102,6 +107,10 @@ def test_counts_have_probabilities():
     total = sum(found.pmf(np.full((5, 2), float(k))) for k in range(150))
     np.testing.assert_allclose(total, 1.0)
     np.testing.assert_allclose(found.cdf(np.zeros((5, 2))), found.pmf(np.zeros((5, 2))))
+    assert (found.pmf(0.5) == 0).all(axis=None)
+    assert (found.pmf(-1.0) == 0).all(axis=None)
+    assert "energy" in found.get_tag("capabilities:approx")
+    assert "energy" in distribution("gaussian").get_tag("capabilities:exact")
 
 
 def test_a_log_scale_has_no_density_below_zero():
@@ -130,6 +139,14 @@ def test_rows_and_columns_are_selected_by_name():
     assert one.ndim == 0
     assert one.ppf(0.3) == pytest.approx(whole.ppf(0.3).loc["y", "one"])
     assert isinstance(one.sample(), float)
+
+
+def test_networks_in_float32():
+    outputs, noise = OUTPUTS[..., :2].float(), inducing.Gaussian([0.1, 0.2]).requires_grad_(False)
+    found, x = PredictiveDistribution(Predictive(outputs, noise)), np.linspace(-2, 2, 10).reshape(5, 2)
+    wide = PredictiveDistribution(Predictive(outputs.double(), noise.double()))
+    for method, argument in (("pdf", x), ("cdf", x), ("ppf", (x + 3) / 6), ("energy", x)):
+        np.testing.assert_allclose(getattr(found, method)(argument), getattr(wide, method)(argument), rtol=1e-4)
 
 
 def test_samples_have_the_moments_of_the_distribution():
@@ -177,3 +194,10 @@ def test_the_automatic_choice():
     candidates = {"bnn": inducing.BNNRegressor([5], **SMALL)}
     model = InducingRegressor(inducing.AutoRegressor(candidates, random_state=0)).fit(X, Y).update(X[:3], Y[:3])
     assert model.predict_proba(X).shape == (30, 2)
+
+
+def test_a_pipeline():
+    last = inducing.BNNRegressor([5], **SMALL)
+    model = InducingRegressor(inducing.Pipeline([("scale", StandardScaler()), ("model", last)])).fit(X, Y)
+    assert model.predict_proba(X).quantile(0.5).shape == (30, 2)
+    assert not model.get_tag("capability:update")

@@ -25,7 +25,7 @@ from inducing.estimators import BNNRegressor, DeepGPRegressor
 from inducing.estimators.likelihoods import COUNTS
 from inducing.extras import require
 from inducing.linalg.noise import seeded
-from inducing.nn.likelihoods import Gaussian
+from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.prediction.roots import find_root
@@ -128,8 +128,8 @@ class PredictiveDistribution(BaseDistribution):
         "authors": ["inducing"],
         "distr:measuretype": "continuous",
         "distr:paramtype": "nonparametric",
-        "capabilities:exact": ["mean", "var", "pdf", "log_pdf", "cdf", "ppf", "energy"],
-        "capabilities:approx": ["pdfnorm"],
+        "capabilities:exact": ["mean", "var", "pdf", "log_pdf", "cdf", "ppf"],
+        "capabilities:approx": ["energy", "pdfnorm"],
     }
 
     def __init__(
@@ -142,9 +142,14 @@ class PredictiveDistribution(BaseDistribution):
             index = pd.RangeIndex(rows) if index is None else index
             columns = pd.RangeIndex(len(self._targets)) if columns is None else columns
         super().__init__(index=index, columns=columns)
-        if predictive.likelihood.support == "integers":
-            exact = ["mean", "var", "pmf", "log_pmf", "cdf", "ppf", "energy"]
-            self.set_tags(**{"distr:measuretype": "discrete", "capabilities:exact": exact})
+        self._is_discrete = predictive.likelihood.support == "integers"
+        density = ["pmf", "log_pmf"] if self._is_discrete else ["pdf", "log_pdf"]
+        # E|Y - Y'| has a formula for Gaussian noise only
+        is_normal = isinstance(predictive.likelihood, Gaussian | HeteroscedasticGaussian)
+        exact, approximate = (["energy"], []) if is_normal else ([], ["energy"])
+        settings = {"capabilities:exact": ["mean", "var", *density, "cdf", "ppf", *exact]}
+        settings |= {"capabilities:approx": ["pdfnorm", *approximate]}
+        self.set_tags(**settings, **{"distr:measuretype": "discrete" if self._is_discrete else "continuous"})
 
     def _mean(self) -> Any:
         return self._in_shape(self.predictive.mean)
@@ -172,7 +177,7 @@ class PredictiveDistribution(BaseDistribution):
 
     def _ppf(self, p: np.ndarray) -> Any:
         level = self._as_targets(p, other=0.5)
-        inside = level.clamp(1e-300, 1 - 1e-16)
+        inside = level.clamp(1e-100, 1 - 2**-50)
         found = torch.where(level <= 0, -torch.inf, torch.where(level >= 1, torch.inf, self._quantiles(inside)))
         return self._in_shape(found)
 
@@ -214,23 +219,25 @@ class PredictiveDistribution(BaseDistribution):
     def _log_density(self, x: np.ndarray) -> Float[Tensor, "N O"]:
         """The log-density, or log-probability, of each target by itself. The others are missing."""
         y = self._as_targets(x)
+        possible = y.isfinite() & ((y >= 0) & (y == y.floor()) if self._is_discrete else True)
+        safe = torch.where(possible, y, 0.0).to(self.predictive.outputs.dtype)
         found = torch.full_like(y, torch.nan)
         for target in set(self._targets):
-            alone = torch.full_like(y, torch.nan)
-            alone[:, target] = y[:, target]
-            found[:, target] = self.predictive.log_prob(alone)
-        return found
+            alone = torch.full_like(safe, torch.nan)
+            alone[:, target] = safe[:, target]
+            found[:, target] = self.predictive.log_prob(alone).double()
+        return torch.where(y.isnan(), torch.nan, torch.where(possible, found, -torch.inf))
 
     def _quantiles(self, level: Float[Tensor, "N O"]) -> Float[Tensor, "N O"]:
         """Quantiles with a level of its own for each row and target."""
         predictive, levels = self.predictive, level.unique()
-        if len(levels) == 1 or predictive.likelihood.support == "integers":
+        if len(levels) == 1 or self._is_discrete:
             found = torch.zeros_like(level)
             for each in levels.tolist():
                 where = level == each
-                found[where] = predictive.quantile(each).to(found.dtype)[where]
+                found[where] = predictive.quantile(each).double()[where]
             return found
-        likelihood, outputs = predictive.likelihood, predictive.outputs
+        likelihood, outputs = predictive.likelihood, predictive.outputs.double()
 
         def excess(y: Tensor) -> Tensor:
             z = (y - predictive.location) / predictive.scale
@@ -240,15 +247,15 @@ class PredictiveDistribution(BaseDistribution):
             return torch.where(level > 0.5, math.log(len(outputs)) - above, below - math.log(len(outputs)))
 
         # a little wider than the levels, since quantiles are rounded
-        low, high = predictive.quantile([levels[0] / 2, (1 + levels[-1]) / 2])
+        low, high = predictive.quantile([levels[0] / 2, (1 + levels[-1]) / 2]).double()
         return find_root(excess, low, high)
 
     def _as_targets(self, values: np.ndarray, other: float = math.nan) -> Float[Tensor, "N O"]:
         """Values of the columns as values of all targets, with a constant for targets that are not columns."""
         rows, outputs = self.predictive.mean.shape
         table = np.broadcast_to(np.asarray(values, dtype=float), (rows, len(self._targets)))
-        filled = torch.full((rows, outputs), other, dtype=self.predictive.outputs.dtype)
-        filled[:, self._targets] = torch.as_tensor(table.copy(), dtype=filled.dtype)
+        filled = torch.full((rows, outputs), other, dtype=torch.float64)
+        filled[:, self._targets] = torch.as_tensor(table.copy())
         return filled
 
     def _in_shape(self, values: Float[Tensor, "N O"]) -> np.ndarray | float:
