@@ -289,7 +289,7 @@ def plot_predicted(
     below, above = np.maximum(mean - low, 0), np.maximum(high - mean, 0)
     ax.errorbar(true, mean, [below, above], fmt="none", ecolor=BLUE, alpha=0.3, elinewidth=1)
     ax.plot(true, mean, ".", color=BLUE, markersize=5)
-    _plot_diagonal(ax, min(true.min(), mean.min()), max(true.max(), mean.max()))
+    _plot_diagonal(ax, min(np.nanmin(true), mean.min()), max(np.nanmax(true), mean.max()))
     ax.set(xlabel="true", ylabel="predicted")
     return ax
 
