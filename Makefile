@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
+SKPRO := .skpro
 
 # each of the many processes of the tests would compile the package again
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo bench lint test test-portable test-all test-lowest test-browser docs package clean
+.PHONY: setup demo bench lint test test-portable test-all test-lowest test-skpro test-browser docs package clean
 
 setup: $(INSTALLED)
 
@@ -49,7 +50,17 @@ test-lowest: $(LOWEST)/.installed
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[test,tensorboard]'
+	$(LOWEST)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[test,tensorboard,skpro]'
+	touch $@
+
+# skpro needs an older pandas than the other tests, in a folder of its own before the environment
+test-skpro: $(SKPRO)/.installed
+	PYTHONPATH=$(SKPRO) $(BIN)/python -m pytest -m "not browser" tests/integrations/test_skpro.py "tests/test_readme.py::test_python_blocks_run[skpro]" \
+		"tests/test_readme.py::test_docstring_examples[inducing.integrations.skpro]"
+
+$(SKPRO)/.installed: constraints-skpro.txt $(INSTALLED)
+	rm -rf $(SKPRO)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(SKPRO) --requirement constraints-skpro.txt
 	touch $@
 
 # reports in a real browser: apt install chromium
@@ -70,4 +81,4 @@ package: setup
 	$(BIN)/python -m pytest tests/test_package.py -k empty_environment
 
 clean:
-	rm -rf $(VENV) $(LOWEST) demo dist build docs/_build
+	rm -rf $(VENV) $(LOWEST) $(SKPRO) demo dist build docs/_build

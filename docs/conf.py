@@ -34,6 +34,8 @@ html_theme_options = {"navigation_with_keys": True}
 # a name in backticks is a reference where there is something of that name, else code
 default_role = "py:obj"
 autodoc_member_order = "bysource"
+# skpro needs another version of pandas
+autodoc_mock_imports = ["skpro"]
 autodoc_typehints = "none"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False

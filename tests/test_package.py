@@ -17,7 +17,7 @@ from inducing.extras import EXTRAS
 ROOT = Path(__file__).parents[1]
 # packages that are slow to import or optional
 LATER = {"typer", "rich", "matplotlib", "pooch", "joblib", "filelock", "pandas", "sklearn", "scipy", "pyarrow", "onnx"}
-LATER |= {"onnxruntime", "botorch", "gpytorch"}
+LATER |= {"onnxruntime", "botorch", "gpytorch", "skpro"}
 # train, predict, save and load
 BASE = """
 import inducing, sys, tempfile, torch
@@ -111,6 +111,7 @@ USES = [
     ("tensorboard", "tensorboard", "inducing.TensorBoard('logs')"),
     ("onnx", "onnx", "inducing.models.mlp(2, 1, [5], num_inducing=5).sample_functions(2).export('model.onnx')"),
     ("botorch", "botorch", "import inducing.integrations.botorch"),
+    ("skpro", "skpro", "import inducing.integrations.skpro"),
     ("matplotlib", "plots", "inducing.plots.plot_band([0], [0], [0])"),
     ("matplotlib", "plots", "inducing.pages.render(None)"),
     ("matplotlib", "plots", "from inducing.experiments.engine.figures import panels; panels(1, 1, (1, 1))"),

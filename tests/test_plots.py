@@ -147,6 +147,20 @@ def test_predicted_and_residuals_show_every_row(ax):
     np.testing.assert_allclose(residuals.get_ydata(), y[:, 0])
 
 
+def test_missing_targets_are_not_shown(ax):
+    predictive, y = gaussian(40)
+    y[::3, 1] = torch.nan
+    plots.plot_calibration(predictive, y, output=1, levels=[0.5], ax=ax)
+    known = ~y[:, 1].isnan()
+    expected = plots.plot_calibration(
+        Predictive(predictive.outputs[:, known], predictive.likelihood), y[known], output=1, levels=[0.5]
+    )
+    np.testing.assert_allclose(ax.lines[-1].get_ydata(), expected.lines[-1].get_ydata())
+    diagonal = plots.plot_predicted(predictive, y, output=1, ax=Figure().subplots()).lines[-1]
+    assert np.isfinite(diagonal.get_data()).all()
+    plt.close("all")
+
+
 def test_without_axes_there_is_a_new_figure():
     before = plt.get_fignums()
     first, second = (plots.plot_band([0, 1], [0, 1], [1, 1]) for _ in range(2))

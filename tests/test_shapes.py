@@ -103,6 +103,9 @@ def names_for_type_checkers(module):
 def test_every_annotation_can_be_read():
     """A shape that lost its quotes would be an expression of names that do not exist."""
     for info in pkgutil.walk_packages(inducing.__path__, "inducing."):
+        if info.name.endswith(".skpro") and importlib.util.find_spec("skpro") is None:
+            # it needs another version of pandas: make test-skpro
+            continue
         module = importlib.import_module(info.name)
         names = {**names_for_type_checkers(module), **vars(module), **vars(typing)}
         for _, value in inspect.getmembers(module, lambda v: inspect.isfunction(v) or inspect.isclass(v)):

@@ -91,21 +91,24 @@ def check_tensor(name: str, value: object) -> Tensor:
     return value
 
 
-def check_finite(name: str, value: Tensor) -> None:
-    """Raise an error with the row numbers if a tensor has NaN or inf. Values that cannot be read are not checked."""
+def check_finite(name: str, value: Tensor, missing: bool = False) -> None:
+    """Raise an error with the row numbers if a tensor has NaN or inf. Values that cannot be read are not checked.
+
+    With ``missing``, NaN stands for a missing value and is allowed.
+    """
     if not (is_known(value) and value.is_floating_point()):
         return
     # one pass over the data; only if the sum is not finite, look at each value, since the sum may overflow
     if math.isfinite(value.detach().sum().item()):
         return
-    bad = ~torch.isfinite(value)
+    bad = torch.isinf(value) if missing else ~torch.isfinite(value)
     if bad.any():
         rows = (
             bad.flatten(1).any(1).nonzero().flatten().tolist() if value.ndim > 1 else bad.nonzero().flatten().tolist()
         )
         shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise ValueError(
-            f"{name} contains NaN or inf in {len(rows)} of {len(value)} rows (rows {shown}); "
+            f"{name} contains {'inf' if missing else 'NaN or inf'} in {len(rows)} of {len(value)} rows (rows {shown}); "
             "remove these rows or impute the values"
         )
 

@@ -20,6 +20,7 @@ EXTRAS = {
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
     "botorch": "botorch",
+    "skpro": "skpro",
 }
 
 

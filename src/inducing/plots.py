@@ -223,15 +223,15 @@ def plot_calibration(
     if predictive.likelihood.support == "classes":
         raise TypeError("class labels have no intervals. Use plot_reliability")
     ax = _axes(ax)
-    targets, p = predictive.check_targets(y), np.array(levels)
-    ends = predictive.quantile([*((1 - p) / 2), *((1 + p) / 2)])
-    inside = (ends[: len(p)] <= targets) & (targets <= ends[len(p) :])
+    targets, p = predictive.check_targets(y)[:, output], np.array(levels)
+    ends = predictive.quantile([*((1 - p) / 2), *((1 + p) / 2)])[..., output]
+    inside = ((ends[: len(p)] <= targets) & (targets <= ends[len(p) :]))[:, ~targets.isnan()]
     grid = np.linspace(0, 1, 101)
     # +- 1.96 sqrt(p (1 - p) / n)
-    error = 1.96 * np.sqrt(grid * (1 - grid) / len(targets))
+    error = 1.96 * np.sqrt(grid * (1 - grid) / inside.shape[1])
     ax.fill_between(grid, grid - error, grid + error, color=BLACK, alpha=0.1, linewidth=0)
     _plot_diagonal(ax, 0, 1)
-    observed = _array(inside[..., output].double().mean(1))
+    observed = _array(inside.double().mean(1))
     ax.plot(p, observed, "o-", color=BLUE, markersize=4, linewidth=1)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal coverage", ylabel="observed coverage")
     return ax
@@ -289,7 +289,7 @@ def plot_predicted(
     below, above = np.maximum(mean - low, 0), np.maximum(high - mean, 0)
     ax.errorbar(true, mean, [below, above], fmt="none", ecolor=BLUE, alpha=0.3, elinewidth=1)
     ax.plot(true, mean, ".", color=BLUE, markersize=5)
-    _plot_diagonal(ax, min(true.min(), mean.min()), max(true.max(), mean.max()))
+    _plot_diagonal(ax, min(np.nanmin(true), mean.min()), max(np.nanmax(true), mean.max()))
     ax.set(xlabel="true", ylabel="predicted")
     return ax
 

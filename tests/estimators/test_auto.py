@@ -77,3 +77,11 @@ def test_the_default_candidates_and_errors():
         inducing.AutoRegressor({}).fit(X, Y)
     with pytest.raises(Exception, match="not fitted"):
         inducing.AutoRegressor().predict(X)
+
+
+def test_new_rows_update_the_chosen_estimator():
+    model = inducing.AutoRegressor({"poor": POOR}, random_state=0).fit(X, Y)
+    before = model.predict(X)
+    assert model.update(X[:5] + 1, Y[:5]) is model
+    assert not np.array_equal(model.predict(X), before)
+    assert np.array_equal(model.predict(X), model.estimator_.predict(X))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import inducing
-from inducing.estimators import architectures, base
+from inducing.estimators import architectures, functions
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(3.0, 2.0, (60, 2))
@@ -73,7 +73,7 @@ def test_intervals_are_quantiles(model):
 
 def test_predictions_do_not_depend_on_the_batches(model, monkeypatch):
     whole = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
-    monkeypatch.setattr(base, "BATCH_NUMBERS", 7 * model.n_samples * model._width())
+    monkeypatch.setattr(functions, "BATCH_NUMBERS", 7 * model.n_samples * model._width())
     parts = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
     rows = [model.predict(X[row : row + 1])[0] for row in range(5)]
     np.testing.assert_allclose(parts[0], whole[0], rtol=1e-10)
@@ -84,7 +84,7 @@ def test_predictions_do_not_depend_on_the_batches(model, monkeypatch):
 
 def test_memory_of_a_batch_is_bounded(model, monkeypatch):
     """However many rows there are, a batch holds no more numbers than it may."""
-    monkeypatch.setattr(base, "BATCH_NUMBERS", 2**17)
+    monkeypatch.setattr(functions, "BATCH_NUMBERS", 2**17)
     batches = model.sample_functions(5).predict_batches(np.zeros((1000, 2)))
     sizes = [predictive.outputs.shape[1] for predictive in batches]
     assert sum(sizes) == 1000

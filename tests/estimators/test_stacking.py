@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+import torch
 
 import inducing
 
@@ -86,3 +87,16 @@ def test_a_weight_is_a_number_of_rows():
     repeated = inducing.TreeBNNRegressor(**settings).fit(np.r_[X, X[:50]], np.r_[Y, Y[:50]])
     weighted = inducing.TreeBNNRegressor(**settings).fit(X, Y, np.where(np.arange(200) < 50, 2.0, 1.0))
     np.testing.assert_array_equal(repeated.predict(NEW), weighted.predict(NEW))
+
+
+def test_functions_of_tensors(regressor):
+    functions, x = regressor.sample_functions(3), torch.tensor(NEW[:10], requires_grad=True)
+    np.testing.assert_allclose(functions(x).detach().numpy(), functions(NEW[:10]), rtol=1e-10, atol=1e-10)
+    functions(x).sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_an_updated_model_is_saved_with_its_trees(tmp_path):
+    model = inducing.TreeBNNRegressor([5], max_steps=20, random_state=0).fit(X[:150], Y[:150]).update(X[150:], Y[150:])
+    inducing.save(model, tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(inducing.load(tmp_path / "model.safetensors").predict(NEW), model.predict(NEW))

@@ -44,3 +44,21 @@ def test_tensorboard(tmp_path):
     assert [event.step for event in scalars] == [2, 4, 6]
     assert abs(scalars[-1].value - history[-1].elbo) < 1e-5
     assert {"kl/0", "kl/1", "gradient_norm", "jitter"} <= set(events.Tags()["scalars"])
+
+
+def test_a_callback_with_three_arguments_sees_the_model():
+    network, likelihood, seen = inducing.models.mlp(1, 1, [5], num_inducing=6), inducing.Gaussian(), []
+
+    def score(record, model, noise, every=2):
+        if record.step % every == 0:
+            seen.append((record.step, model, noise, inducing.predict(model, noise, X, 2).mean))
+        return record.step == 4
+
+    records = []
+    settings = {"num_steps": 6, "progress": False, "callbacks": [score, records.append]}
+    history = inducing.fit(network, likelihood, (X, X), **settings)
+    assert [each[0] for each in seen] == [2, 4]
+    assert all(each[1] is network and each[2] is likelihood for each in seen)
+    assert not torch.equal(seen[0][3], seen[1][3])
+    assert records == history.records
+    assert len(records) == 4

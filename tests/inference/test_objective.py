@@ -120,7 +120,7 @@ def test_the_elbo_is_below_the_evidence():
         (X[:0], Y[:0], ValueError, "zero rows"),
         (X, Y[:5], ValueError, "same number of rows"),
         (X, Y[:, 0], ValueError, r"y must have shape \(B, 2\), got \(12,\)"),
-        (X, Y.log(), ValueError, "y contains NaN or inf"),
+        (X, Y / 0, ValueError, "y contains inf"),
         (X, Y.long(), TypeError, "y must be floating point"),
         (X, Y.double(), TypeError, r"y is torch\.float64 but the network is torch\.float32; convert the data, y\.to"),
     ],

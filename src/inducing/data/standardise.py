@@ -35,12 +35,17 @@ class Standardiser(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor | np.ndarray, weights: Tensor | np.ndarray | None = None) -> Standardiser:
-        """Compute mean and standard deviation of the training rows. A row with weight 2 counts as two rows."""
+        """Compute mean and standard deviation of the training rows. A row with weight 2 counts as two rows.
+
+        Missing values (NaN) are left out.
+        """
         given = as_tensor(rows)
         if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"rows must be a table (N, D) with at least one row, got shape {tuple(given.shape)}")
         resolution = torch.finfo(given.dtype if given.is_floating_point() else torch.float64).eps
         columns = given.double()
+        missing = columns.isnan()
+        columns = torch.where(missing, 0.0, columns)
         largest = columns.abs().amax(0)
         if (largest > LARGEST).any():
             column = int((largest > LARGEST).nonzero()[0])
@@ -49,7 +54,13 @@ class Standardiser(NamedTuple):
         unit = as_tensor(np.ldexp(1.0, np.frexp(largest.cpu().numpy())[1] - 1)).to(columns.device)
         scaled = columns / unit
         shares = torch.ones(len(columns)).double() if weights is None else as_tensor(weights).double()
-        shares = (shares / shares.sum())[:, None]
+        if missing.any():
+            shares = torch.where(missing, 0.0, shares.to(columns.device)[:, None])
+            if (unknown := shares.sum(0) == 0).any():
+                raise ValueError(f"column {int(unknown.nonzero()[0])} has only NaN. Remove this column")
+            shares = shares / shares.sum(0)
+        else:
+            shares = (shares / shares.sum())[:, None]
         mean = (shares * scaled).sum(0)
         std = (shares * (scaled - mean).square()).sum(0).sqrt()
         # rounding gives a constant column a tiny standard deviation

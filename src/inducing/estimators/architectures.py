@@ -13,6 +13,7 @@ from torch import Tensor
 from inducing.checks import check_whole
 from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.estimators.stages import Rows, Stages
+from inducing.inference.callbacks import Callback
 from inducing.inference.history import History
 from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
@@ -89,13 +90,14 @@ class BNN(NetworkEstimator):
         data: Rows,
         recipe: Recipe,
         held_out: tuple[Tensor, Tensor] | None,
+        callbacks: Callback | Sequence[Callback],
     ) -> History:
         if not self._in_stages(len(data[0])):
-            return super()._train(network, likelihood, data, recipe, held_out)
+            return super()._train(network, likelihood, data, recipe, held_out, callbacks)
         hidden, (features,), (outputs,) = self._choose_hidden(len(data[0])), network.input_shape, network.output_shape
         generator = torch.Generator().manual_seed(self.seed_)
         plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
-        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__)
+        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__, callbacks)
         return stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
 
     def _fast_recipe(self, num_data: float) -> Recipe:

@@ -16,8 +16,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from inducing.arrays import as_tensor
-from inducing.estimators.base import NetworkEstimator, SampledFunctions
+from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
+from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.prediction.predictive import Predictive
@@ -124,6 +125,11 @@ class AutoRegressor(RegressorMixin, Auto):
     """
 
     defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
+
+    def update(self, X: Any, y: Any) -> Self:
+        """Condition the chosen estimator on new rows, without a new fit."""
+        self._chosen().update(X, y)
+        return self
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Predict the lower and upper ends of the central interval that holds the target with this probability."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
@@ -30,10 +29,12 @@ from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
 from inducing.estimators.exporting import export_estimator
+from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.stages import Rows
 from inducing.estimators.state import FittedEstimator
-from inducing.estimators.targets import check_finite_rows
+from inducing.estimators.targets import check_finite_rows, observed_rows
+from inducing.inference.callbacks import Callback
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
@@ -41,17 +42,14 @@ from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.training import fit
 from inducing.inference.updating import update
-from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
 from inducing.prediction.predictive import Predictive
-from inducing.prediction.running import draw_functions, run_functions
+from inducing.prediction.running import draw_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
-from inducing.threads import most_threads, threads_of_user, using_threads
+from inducing.threads import threads_of_user, using_threads
 
-# numbers in one batch of predictions
-BATCH_NUMBERS = 2**23
 # posterior samples for the ELBO after training
 ELBO_SAMPLES = 50
 IMPUTE = ", or impute: SimpleImputer() in a pipeline, or schema=Schema.of(table) for a table"
@@ -108,21 +106,31 @@ class NetworkEstimator(FittedEstimator, ABC):
     def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
         """The numbers on which text columns with many levels have effects."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+    ) -> Self:
         """Fit the network to data.
 
         Arguments:
             X: Inputs (N, D): an array or a pandas.DataFrame. A `Schema` encodes the text and the dates of a table.
-            y: Targets (N,). Regressors also accept several targets (N, O), and counts as whole numbers. Classifiers accept
-                labels of any type.
+            y: Targets (N,). Regressors also accept several targets (N, O), and counts as whole numbers. NaN in some of
+                several targets are missing: they are left out of the likelihood. Classifiers accept labels of any type.
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
                 total weight are dropped.
             eval_set: Further rows (X, y), which are not trained on. Training ends with the parameters under which they have
                 the highest log-likelihood.
+            callbacks: Functions of the `Record` of each step, or of the record, the network and the likelihood, as in
+                `inducing.fit`. If training has stages, steps start again in each stage, and a callback that returns True
+                ends the present stage.
         """
         # checks and initial values are small computations; training and evaluation choose their threads themselves
         with using_threads(threads_of_user() or 1):
-            self._fit(X, y, sample_weight, eval_set)
+            self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
     def update(self, X: Any, y: Any) -> Self:
@@ -130,7 +138,7 @@ class NetworkEstimator(FittedEstimator, ABC):
 
         The last layer is updated exactly given the layers below (`inducing.update`). Scales, the other layers and the noise
         stay as they are. Noise that is not Gaussian counts as Gaussian with the same variance. Call it again for more rows,
-        and fit again after many. An updated estimator is exported with its update, but cannot be saved by `inducing.save`.
+        and fit again after many. An updated estimator is saved and exported with its update: the file contains the new rows.
         """
         check_is_fitted(self, "network_")
         x, targets = self._encode_rows(X, y)
@@ -138,7 +146,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         self.updated_ = update(self.predictor, self.likelihood_, (x.to(device), targets.to(device)))
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, eval_set: tuple[Any, Any] | None) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        eval_set: tuple[Any, Any] | None,
+        callbacks: Callback | Sequence[Callback],
+    ) -> None:
         if "updated_" in vars(self):
             del self.updated_
         continues = self.warm_start and "network_" in vars(self)
@@ -156,7 +171,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         data: Rows = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         network, likelihood = self.network_.to(device), self.likelihood_.to(device)
         held_out = None if eval_set is None else self._encode_rows(*eval_set)
-        self.history_ = self._train(network, likelihood, data, self._make_recipe(float(counts.sum())), held_out)
+        recipe = self._make_recipe(float(counts.sum()))
+        self.history_ = self._train(network, likelihood, data, recipe, held_out, callbacks)
         terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
 
@@ -167,10 +183,12 @@ class NetworkEstimator(FittedEstimator, ABC):
         data: Rows,
         recipe: Recipe,
         held_out: tuple[Tensor, Tensor] | None,
+        callbacks: Callback | Sequence[Callback],
     ) -> History:
         """Train the network and the likelihood. Held-out rows, if there are any, stop the training."""
         settings: dict[str, Any] = {"seed": self.seed_, "progress": bool(self.verbose), "validation": held_out}
-        return fit(network, likelihood, data, recipe, description=type(self).__name__, **settings)
+        settings |= {"callbacks": callbacks, "description": type(self).__name__}
+        return fit(network, likelihood, data, recipe, **settings)
 
     def _encode_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
         """Rows as the network and the likelihood take them."""
@@ -187,15 +205,16 @@ class NetworkEstimator(FittedEstimator, ABC):
     ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
         """Check the data, merge equal rows, and return the distinct rows with their targets and total weights.
 
-        The result does not depend on the order of the rows. Rows of weight zero are dropped.
+        The result does not depend on the order of the rows. Rows of weight zero and rows without targets are dropped.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = self.encoding.check(y, type(self).__name__)
         check_consistent_length(X, y)
+        has_targets = observed_rows(y)
         rows = self._encode(X, reset, y)
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        positive = weights > 0
+        positive = (weights > 0) & has_targets
         if not positive.any():
             raise ValueError("all sample weights are zero")
         if weights.sum() < positive.sum() / 10:
@@ -203,6 +222,8 @@ class NetworkEstimator(FittedEstimator, ABC):
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
         # labels of any type by their positions
         targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+        # missing targets are equal to each other; infinite targets were refused
+        targets = np.where(np.isnan(targets), np.inf, targets)
         table = np.column_stack([rows, targets])[positive]
         _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
         return rows[positive][first], y[positive][first], np.bincount(group.reshape(-1), weights[positive])
@@ -298,6 +319,8 @@ class NetworkEstimator(FittedEstimator, ABC):
         exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
         count = len(x) if exact else self._count_inducing(len(x))
         points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
+        # initial pseudo-outputs of missing targets are the mean; an exact last layer leaves them out
+        values = values if exact else torch.where(values.isnan(), torch.zeros_like(values), values)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
@@ -332,52 +355,6 @@ class NetworkEstimator(FittedEstimator, ABC):
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
         functions = draw_functions(self.predictor, self.likelihood_, n_samples, seed)
         return SampledFunctions(self, functions, likelihood, n_samples, seed)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SampledFunctions:
-    """Functions drawn from the posterior of an estimator: rows (N, D) to values (S, N, ...).
-
-    Arguments:
-        estimator: The fitted estimator.
-        functions: The drawn functions of the standardised inputs.
-        likelihood: The likelihood of the fit.
-        n_samples: S.
-        seed: Seed of the draws.
-    """
-
-    estimator: NetworkEstimator
-    functions: FunctionSamples
-    likelihood: Likelihood
-    n_samples: int
-    seed: int
-
-    def __call__(self, X: Any) -> Float[np.ndarray, "S N *O"]:
-        """Evaluate all functions at rows."""
-        return self.collect(X, lambda predictive: predictive.function_means, 1)
-
-    def collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
-        """One statistic of the predictions of all rows, computed in batches to bound memory."""
-        parts = []
-        for predictive in self.predict_batches(X):
-            with using_threads(most_threads()):
-                parts.append(statistic(predictive))
-        return self.estimator.targets_.decode(torch.cat(parts, axis).numpy())
-
-    def predict(self, X: Any) -> Predictive:
-        """The predictive distribution of the mixture of these functions."""
-        parts = list(self.predict_batches(X))
-        return dataclasses.replace(parts[0], outputs=torch.cat([part.outputs for part in parts], 1))
-
-    def predict_batches(self, X: Any) -> Iterator[Predictive]:
-        """The same, one batch of rows at a time."""
-        estimator = self.estimator
-        likelihood, location, scale = estimator.targets_.to_original_scale(self.likelihood)
-        rows = estimator._encode(X, reset=False)
-        batch_size = max(1, BATCH_NUMBERS // (int(self.n_samples) * estimator._width()))
-        for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
-            outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
-            yield Predictive(outputs, likelihood, location, scale, self.seed)
 
 
 def has_text(X: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,7 @@ from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
 from inducing.estimators.targets import LabelTargets, label_effect_targets, narrow_labels
+from inducing.inference.callbacks import Callback
 from inducing.saving import register
 
 
@@ -35,12 +37,19 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         assert isinstance(targets, LabelTargets)
         return targets.classes
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: tuple[Any, Any] | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+    ) -> Self:
         if self.class_weight is not None and y is not None:
             by_class = self.class_weight if isinstance(self.class_weight, str) else dict(self.class_weight)
             weights = compute_sample_weight(by_class, narrow_labels(y))
             sample_weight = weights if sample_weight is None else weights * np.asarray(sample_weight)
-        return super().fit(X, y, sample_weight, eval_set)
+        return super().fit(X, y, sample_weight, eval_set, callbacks)
 
     fit.__doc__ = NetworkEstimator.fit.__doc__
 

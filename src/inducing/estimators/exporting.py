@@ -48,7 +48,7 @@ def export_estimator(
     module = PredictionModule(inputs, functions, *scales, quantiles, squeeze, estimator._further_inputs)
     schema = estimator.schema_
     names = estimator.input_names if schema is None else list(schema.encoded_names)
-    num_inputs = estimator.n_features_in_ if names is None else len(names)
+    num_inputs = estimator.num_encoded
     noise = torch.randn(EXAMPLE_ROWS, num_inputs, dtype=torch.float64, generator=seeded(0, "example rows"))
     rows = inputs.mean[:num_inputs] + inputs.std[:num_inputs] * noise
     description: dict[str, Any] = {"inputs": names}

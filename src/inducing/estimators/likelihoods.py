@@ -60,6 +60,6 @@ EXACT = {False: "gaussian", True: "heteroscedastic"}
 
 def check_counts(likelihood: str, y: np.ndarray) -> None:
     """Refuse targets that are not counts, if the likelihood is for counts."""
-    if likelihood in COUNTS and (wrong := y[(y < 0) | (y % 1 != 0)]).size:
+    if likelihood in COUNTS and (wrong := y[(y < 0) | ((y % 1 != 0) & ~np.isnan(y))]).size:
         found = f"the likelihood {likelihood!r} needs counts (0, 1, 2, ...), but a target is {wrong[0]:g}"
         raise ValueError(f"{found}. Use 'gaussian' or 'student-t' for real numbers.")

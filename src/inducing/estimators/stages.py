@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from inducing.inference.callbacks import Callback
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
 from inducing.inference.recipes import Recipe
@@ -57,12 +58,14 @@ class Stages(NamedTuple):
         seed: Seed of all stages.
         progress: Whether to show progress.
         name: Name of the run in the progress bar.
+        callbacks: Functions that are called after each step, as in `inducing.fit`.
     """
 
     recipe: Recipe
     seed: int
     progress: bool
     name: str
+    callbacks: Callback | Sequence[Callback] = ()
 
     def fit(
         self,
@@ -138,6 +141,7 @@ class Stages(NamedTuple):
             self.recipe.replace(num_steps=num_steps, patience=None, **changes),
             validation=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
             seed=self.seed,
+            callbacks=self.callbacks,
             progress=self.progress,
             description=f"{self.name}, {stage}",
         )

@@ -6,6 +6,7 @@ against each other.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import Choice
 from inducing.estimators.targets import LabelTargets, NumericTargets, decode_scale, encode_scale
 from inducing.inference.history import History
-from inducing.inference.updating import UpdatedNetwork
+from inducing.inference.updating import UpdatedNetwork, check_new_data
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving.registry import State, Tensors
@@ -29,6 +30,10 @@ STATE: dict[str, Any] = {
     "class": str, "parameters": dict, "schema": list | None, "feature_names": list[str] | None, "num_features": int,
     "seed": int, "elbo": float, "targets": dict,
 }  # fmt: skip
+
+
+# tensors of an updated estimator: the new inputs and targets, as the network takes them
+UPDATE = ("update.x", "update.y")
 
 
 class FittedEstimator(BaseEstimator):
@@ -57,6 +62,11 @@ class FittedEstimator(BaseEstimator):
         return None if names is None else [str(name) for name in names]
 
     @property
+    def num_encoded(self) -> int:
+        """The number of inputs after text and dates are encoded."""
+        return int(self.n_features_in_) if self.schema_ is None else len(self.schema_.encoded_names)
+
+    @property
     def predictor(self) -> Network | UpdatedNetwork:
         """The fitted network, with the rows of `update` if there are any."""
         return vars(self).get("updated_", self.network_)
@@ -64,10 +74,6 @@ class FittedEstimator(BaseEstimator):
     def to_state(self) -> State:
         """A fitted estimator without its network and likelihood, as JSON and tensors."""
         check_is_fitted(self, "network_")
-        if "updated_" in vars(self):
-            raise ValueError(
-                "an updated estimator cannot be saved. Save it before the update, fit it to all rows, or export it"
-            )
         targets, tensors = self.targets_.to_state()
         state = {
             "class": type(self).__name__,
@@ -80,7 +86,9 @@ class FittedEstimator(BaseEstimator):
             "targets": targets,
         }
         tensors |= encode_scale("inputs", self.inputs_) | {"history": self.history_.to_tensor()}
-        return state, tensors | self._further_tensors()
+        updated = vars(self).get("updated_")
+        new_rows = {} if updated is None else dict(zip(UPDATE, (updated.x, updated.y), strict=True))
+        return state, tensors | new_rows | self._further_tensors()
 
     @classmethod
     def from_state(cls, state: dict[str, Any], tensors: Tensors, network: Network, likelihood: Likelihood) -> Self:
@@ -99,9 +107,11 @@ class FittedEstimator(BaseEstimator):
         if not 0 <= seed < 2**31:
             raise ValueError(f"seed cannot be {seed}")
         num_inputs = num_features if schema is None else len(schema.encoded_names)
-        known = ("inputs.mean", "inputs.std", *cls.encoding.tensors, "history")
         estimator = cls(**_decode_parameters(parameters))
         num_inputs = estimator._restore_further(tensors, num_inputs)
+        # the rows of `update`, if there are any
+        new_rows = UPDATE if any(name in tensors for name in UPDATE) else ()
+        known = ("inputs.mean", "inputs.std", *cls.encoding.tensors, "history", *new_rows)
         known += tuple(estimator._further_tensors())
         take(tensors, f"the state of a {cls.__name__}", **dict.fromkeys(known, Tensor))
         estimator.network_, estimator.likelihood_ = network, likelihood
@@ -113,6 +123,8 @@ class FittedEstimator(BaseEstimator):
         if names is not None:
             estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator._check_parts(num_inputs)
+        if new_rows:
+            estimator.updated_ = _restore_update(network, likelihood, *(tensors[name] for name in new_rows))
         return estimator
 
     @property
@@ -149,6 +161,15 @@ class FittedEstimator(BaseEstimator):
         self.targets_.to_original_scale(likelihood)
         if network.optimal_last is not None:
             network.optimal_last.check_likelihood(likelihood)
+
+
+def _restore_update(network: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> UpdatedNetwork:
+    try:
+        x, y = check_new_data(network, likelihood, x, y)
+    except TypeError as error:
+        raise ValueError(f"the rows of the update do not fit the model: {error}") from error
+    network, likelihood = copy.deepcopy(network), copy.deepcopy(likelihood)
+    return UpdatedNetwork(network.requires_grad_(False), likelihood.requires_grad_(False), x, y)
 
 
 def _encode_parameter(name: str, value: Any) -> Any:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Bool, Float, Int64, Shaped
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
@@ -29,6 +29,8 @@ from inducing.saving.registry import State, Tensors
 from inducing.saving.values import shorten, take
 from inducing.tables.errors import counted
 
+# arrays or tensors
+Values = TypeVar("Values", np.ndarray, Tensor)
 # variances are squares and must not overflow
 LARGEST = 1e150
 TRANSFORMS = ("none", "log", "auto")
@@ -39,7 +41,7 @@ LEAST_SKEWNESS, SKEWNESS_RATIO = 1.0, 0.5
 
 @dataclass(frozen=True, eq=False)
 class NumericTargets:
-    """Numbers, one or several for each row.
+    """Numbers, one or several for each row. Some of several may be missing (NaN).
 
     Arguments:
         scale: Standardises real targets, or their logarithm. Counts are unchanged.
@@ -63,7 +65,10 @@ class NumericTargets:
                 raise
             advice = "Regression needs numbers; use a classifier for classes"
             raise ValueError(f"y contains text: {error}. {advice}.") from error
-        check_finite_rows("y", columns)
+        if columns.ndim == 2 and columns.shape[1] > 1:
+            check_finite_rows("y", np.where(np.isnan(columns), 0.0, columns))
+        else:
+            check_finite_rows("y", columns)
         return columns
 
     @classmethod
@@ -83,7 +88,7 @@ class NumericTargets:
             scale = Standardiser(torch.zeros_like(scale.mean), torch.ones_like(scale.std))
         mean, std = scale
         if (torch.maximum(mean.abs(), std) > LARGEST).any() or (std < 1 / LARGEST).any():
-            size = f"{np.abs(columns).max():.2g}"
+            size = f"{np.nanmax(np.abs(columns)):.2g}"
             raise ValueError(f"y has values of size {size}, whose variance overflows or underflows. Rescale y.")
         return cls(scale, y.ndim, is_log)
 
@@ -102,7 +107,7 @@ class NumericTargets:
             raise ValueError(f"y has {columns.shape[1]} columns, but the model was fitted to {self.num_targets}")
         return self.scale.apply(take_logs(columns, self.is_log), torch.float64)
 
-    def decode(self, values: np.ndarray) -> np.ndarray:
+    def decode(self, values: Values) -> Values:
         """Values (..., N, O) of the targets in the shape of the user's targets."""
         return values[..., 0] if self.ndim == 1 else values
 
@@ -173,7 +178,7 @@ class LabelTargets:
             raise ValueError(f"y has the label {label!r}, but the fitted classes are {known}")
         return as_tensor(np.searchsorted(self.classes, y).astype(np.int64))
 
-    def decode(self, values: np.ndarray) -> np.ndarray:
+    def decode(self, values: Values) -> Values:
         """Values of the classes, such as probabilities, unchanged."""
         return values
 
@@ -228,7 +233,9 @@ def choose_log_scale(
         raise ValueError(f"target_transform 'log' needs positive targets, but a target is {wrong[0]:g}. Use 'none'.")
     if transform != "auto" or not is_normal:
         return (transform == "log",) * columns.shape[1]
-    return tuple(bool((column > 0).all()) and _is_log_better(column, weights) for column in columns.T)
+    weights = np.ones(len(y)) if weights is None else weights
+    known = [(column[seen], weights[seen]) for column, seen in zip(columns.T, ~np.isnan(columns.T), strict=True)]
+    return tuple(bool((column > 0).all()) and _is_log_better(column, shares) for column, shares in known)
 
 
 def numeric_effect_targets(
@@ -237,7 +244,18 @@ def numeric_effect_targets(
     """Standardised numbers, on which text columns with many levels have effects. Default names: y, or y1, y2, ..."""
     columns = take_logs(y.reshape(len(y), -1), is_log)
     names = names or ["y"] if y.ndim == 1 else names or [f"y{k + 1}" for k in range(columns.shape[1])]
-    return pd.DataFrame(Standardiser.of(columns).apply(columns, torch.float64).numpy(), columns=list(names))
+    standardised = Standardiser.of(columns).apply(columns, torch.float64)
+    # missing targets have the mean
+    return pd.DataFrame(standardised.nan_to_num(0.0).numpy(), columns=list(names))
+
+
+def observed_rows(y: Shaped[np.ndarray, "N *O"]) -> Bool[np.ndarray, " N"]:
+    """Which rows have a target that is not missing. Raise an error if a column has none."""
+    missing = pd.isna(y.reshape(len(y), -1))
+    if (empty := missing.all(0)).any():
+        column = int(np.flatnonzero(empty)[0])
+        raise ValueError(f"column {column} of y has only NaN, so nothing can be learned about it. Remove this column.")
+    return ~missing.all(1)
 
 
 def label_effect_targets(y: Shaped[np.ndarray, " N"]) -> pd.DataFrame:
@@ -253,12 +271,12 @@ def take_logs(columns: Float[np.ndarray, "N O"], is_log: tuple[bool, ...]) -> Fl
     return np.where(is_log, np.log(columns, where=np.array(is_log), out=np.zeros_like(columns)), columns)
 
 
-def _is_log_better(column: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> bool:
+def _is_log_better(column: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"]) -> bool:
     skewness = _skewness(column, weights)
     return skewness > LEAST_SKEWNESS and abs(_skewness(np.log(column), weights)) < SKEWNESS_RATIO * skewness
 
 
-def _skewness(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> float:
+def _skewness(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"]) -> float:
     """E[(y - m)^3] / s^3, or 0 for a constant."""
     centred = values / np.abs(values).max() if values.any() else values
     centred = centred - np.average(centred, weights=weights)

@@ -1,15 +1,44 @@
-"""Callbacks for `fit`: a JSON log and TensorBoard."""
+"""Callbacks for `fit`: their arguments, a JSON log and TensorBoard."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from inducing.extras import require
 from inducing.files import write_atomically
 from inducing.inference.history import Record
+from inducing.nn.likelihoods import Likelihood
+from inducing.nn.network import Network
+
+# a function of the record, or of the record, the network and the likelihood; True stops training
+Callback = Callable[[Record], bool | None] | Callable[[Record, Network, Likelihood], bool | None]
+
+
+def as_functions_of_records(
+    callbacks: Callback | Sequence[Callback], network: Network, likelihood: Likelihood
+) -> list[Callable[[Record], bool | None]]:
+    """Return callbacks as functions of the record alone. Those with three arguments also get the network and likelihood."""
+
+    def convert(callback: Any) -> Callable[[Record], bool | None]:
+        return (lambda record: callback(record, network, likelihood)) if _takes_three(callback) else callback
+
+    return [convert(each) for each in ([callbacks] if callable(callbacks) else callbacks)]
+
+
+def _takes_three(callback: Callable[..., Any]) -> bool:
+    """Whether a function has three arguments without defaults."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except ValueError:
+        # functions written in C have no signature
+        return False
+    return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
 
 
 class JSONLog:

@@ -6,7 +6,7 @@ A last Gaussian process with ``conditional="tight"`` has a narrower q(f | u) tha
 includes minus the KL of q(f | u), and the bound is called the tight-conditional ELBO.
 
 With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
-weights.
+weights. Missing targets (NaN in some of several targets of a row) are left out of log p(y | f).
 """
 
 from __future__ import annotations
@@ -195,6 +195,8 @@ class ELBO(nn.Module):
         if isinstance(last, Process):
             rows = Chain(tuple(below))(x[None])
             if last.tight:
+                if y.isnan().any():
+                    raise ValueError('conditional="tight" does not support missing targets. Use conditional="prior"')
                 mean, variance, conditional = last.moments_and_conditional(rows)
                 gain = self.likelihood.conditional_gain(mean, variance, conditional)
                 expected = self.likelihood.expected_log_prob(mean, variance, y)

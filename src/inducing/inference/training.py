@@ -18,6 +18,7 @@ from torch import Tensor
 from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.errors import CheckpointError, DivergenceError, FactorisationError, RankError
 from inducing.inference.batches import Augment, Batch, Data, augmented, batches
+from inducing.inference.callbacks import Callback, as_functions_of_records
 from inducing.inference.checkpoint import Checkpoints, resume
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History, Record
@@ -32,14 +33,13 @@ from inducing.inference.progress import Update, progress_bar
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.run import Run, learned_parameters
 from inducing.inference.state import TrainingState
-from inducing.inference.validation import check_data, check_model, warn_of_problems
+from inducing.inference.validation import check_model, check_training_data, warn_of_problems
 from inducing.memory import keeping_memory
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.threads import Work, available_cores, change_threads, threads_for, threads_of_user, using_threads
 
 logger = logging.getLogger("inducing")
-Callback = Callable[[Record], bool | None]
 
 
 def fit(
@@ -73,7 +73,8 @@ def fit(
         network: The Bayesian network.
         likelihood: The distribution of the targets given the outputs of the network. Its parameters are learned, too.
         data: A pair (x, y) of tensors, a Dataset, or a DataLoader; or (x, y, weights), where each row's log-likelihood is
-            multiplied by its weight. A row with weight 2 counts as two rows.
+            multiplied by its weight. A row with weight 2 counts as two rows. NaN in some of several targets of a row
+            are missing targets, which are left out.
         recipe: "fast", "paper", or a `Recipe`.
         epochs: Number of passes over the data, in place of ``num_steps``.
         optimizer: Function from the list of learned parameters to an optimiser, e.g. ``lambda parameters:
@@ -84,7 +85,8 @@ def fit(
         seed: Seed of the posterior samples and of the order of the data, an integer.
         augment: Random augmentation of the inputs of each batch, ``augment(x, generator)``, e.g.
             `inducing.data.images.augment`.
-        callbacks: One function or several, called with the `Record` of each step. Training stops when one returns True.
+        callbacks: One function or several, called with the `Record` of each step. A function with three arguments is called
+            with the record, the network and the likelihood, which it must not change. Training stops when one returns True.
         checkpoint: Folder for checkpoints. After an interruption the same call continues from the newest checkpoint, and
             ends with the result of an uninterrupted run. A finished run (all steps done, or stopped by a callback or by
             patience) is not trained again, unless ``num_steps`` is raised. With a constant schedule and no
@@ -106,7 +108,7 @@ def fit(
     check_model(network, likelihood)
     check_parallel(parallel)
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
-    source = batches(data, recipe.batch_size, seed, lambda x, y: check_data(network, likelihood, x, y))
+    source = batches(data, recipe.batch_size, seed, lambda x, y: check_training_data(network, likelihood, x, y))
     if epochs is not None:
         if "num_steps" in changes:
             raise ValueError(f"got epochs={epochs} and num_steps={changes['num_steps']}; leave one of them out")
@@ -143,7 +145,7 @@ def fit(
         _initialise(run, state, checkpoints, progress)
         state.history.bound = elbo.name
         observers = Observers(
-            [callbacks] if callable(callbacks) else callbacks,
+            as_functions_of_records(callbacks, network, likelihood),
             checkpoints,
             checkpoint_seconds,
             stack.enter_context(interrupts(enabled=checkpoint is not None)),
@@ -177,7 +179,7 @@ class Observers:
         update_bar: Updates the progress bar.
     """
 
-    callbacks: Sequence[Callback]
+    callbacks: Sequence[Callable[[Record], bool | None]]
     checkpoints: Checkpoints | None
     checkpoint_seconds: float
     interrupts: Interrupts

@@ -69,19 +69,28 @@ def update(
     old = network if isinstance(network, UpdatedNetwork) else None
     fitted = network.network if isinstance(network, UpdatedNetwork) else network
     check_kind("network", fitted, Network, "a Network or the result of inducing.update")
-    x = check_inputs(data[0], fitted.input_shape, fitted.dtype).detach()
-    y = likelihood.check_targets(data[1], fitted.output_shape).detach()
-    check_dtype("y", y, fitted.dtype)
-    check_rows(x, y)
+    x, y = check_new_data(fitted, likelihood, *data)
     if old is not None:
         x, y = torch.cat([old.x, x]), torch.cat([old.y, y])
         return UpdatedNetwork(fitted, likelihood, x, y)
-    # errors that would otherwise appear in predictions
-    noise_variance(likelihood, torch.zeros(1, 1, *fitted.output_shape, dtype=fitted.dtype, device=fitted.device))
     fitted = copy.deepcopy(fitted).requires_grad_(False)
+    # an error that would otherwise appear in predictions
     if draw_last_layer(fitted, 1, likelihood=likelihood).covariance is None:
         raise ValueError(
             "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
             "Fit the network to all data instead"
         )
     return UpdatedNetwork(fitted, copy.deepcopy(likelihood).requires_grad_(False), x, y)
+
+
+def check_new_data(
+    network: Network, likelihood: Likelihood, x: object, y: object
+) -> tuple[Float[Tensor, "n *in"], Tensor]:
+    """Return new inputs and targets. Raise an error if they are not valid for an update of the network."""
+    x = check_inputs(x, network.input_shape, network.dtype).detach()
+    y = likelihood.check_targets(y, network.output_shape).detach()
+    check_dtype("y", y, network.dtype)
+    check_rows(x, y)
+    # the noise must have a variance
+    noise_variance(likelihood, torch.zeros(1, 1, *network.output_shape, dtype=network.dtype, device=network.device))
+    return x, y

@@ -29,6 +29,17 @@ def check_data(network: Network, likelihood: Likelihood, x: object, y: Tensor) -
     return x, y
 
 
+def check_training_data(network: Network, likelihood: Likelihood, x: object, y: Tensor) -> None:
+    """Raise an error for data that are not valid, and for a target that is missing in all rows."""
+    _, y = check_data(network, likelihood, x, y)
+    missing = y.isnan().all(0)
+    if missing.any():
+        raise ValueError(
+            f"column {int(missing.reshape(-1).nonzero()[0])} of y has only NaN, so nothing can be learned about it. Remove "
+            "this column, and its output of the network"
+        )
+
+
 def warn_of_problems(network: Network, likelihood: Likelihood, data: Data, num_data: int | float) -> None:
     """Warn about many inducing points, data that are not standardised, and counts as inducing targets."""
     _check_number_of_inducing_points(network, num_data)

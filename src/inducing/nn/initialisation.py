@@ -10,6 +10,8 @@ from inducing.checks import DTYPES, check_finite, check_tensor
 from inducing.linalg.noise import initial_normal
 from inducing.nn.context import Shape
 from inducing.nn.layers.base import Layer
+from inducing.nn.likelihoods.targets import may_be_missing
+from inducing.nn.posteriors.optimal import OptimalInducing
 
 
 def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
@@ -65,7 +67,9 @@ def initial_targets(targets: Tensor | None, points: Tensor | None, ending: Layer
             "inducing_targets need a last layer with a GlobalInducing posterior, but the network does not end in one. "
             "Leave them out"
         )
-    check_finite("inducing_targets", targets)
+    # the exact posterior leaves out missing targets
+    is_optimal = isinstance(ending.posterior_spec, OptimalInducing)
+    check_finite("inducing_targets", targets, missing=is_optimal and may_be_missing(targets))
     outputs = ending.out_features
     if not targets.is_floating_point() and targets.ndim == 1:
         if targets.numel() and not (int(targets.min()) >= 0 and int(targets.max()) < outputs):

@@ -212,7 +212,7 @@ def update(
         covariance: The covariance of the last layer.
         rows: The inputs h(x') of the last layer at the new rows.
         outputs: The draws f(x').
-        targets: y.
+        targets: y. Missing targets (NaN) are left out.
         noise_variance: The diagonal of Sigma for each output, which broadcasts with the outputs.
         noise: Standard normal noise z, with e = sqrt(Sigma) z, which broadcasts with the outputs.
     """
@@ -220,7 +220,14 @@ def update(
     variance = noise_variance.double().expand(torch.broadcast_shapes(outputs.shape, noise_variance.shape))
     residual = targets.double() - outputs - variance.sqrt() * noise
     features = covariance.features(rows)
-    matrix = covariance.between(features, features) + torch.diag_embed(variance.mT)
+    matrix = covariance.between(features, features)
+    missing = targets.isnan()
+    if missing.any():
+        # a missing target has c = 0
+        observed = ~missing.mT
+        matrix = matrix * (observed[..., :, None] & observed[..., None, :])
+        variance, residual = torch.where(missing, 1.0, variance), torch.where(missing, 0.0, residual)
+    matrix = matrix + torch.diag_embed(variance.mT)
     factor = torch.linalg.cholesky(matrix)
     return Update(features, torch.cholesky_solve(residual.mT[..., None], factor))
 
@@ -302,7 +309,7 @@ def _gram(
         # only the weights of the means are updated: Lambda = diag 1/v(g) for each target
         of_noise = weights[..., outputs // 2 :].double()
         log_variance = context.likelihood.log_noise_variance(rows @ of_noise)
-        root = (-log_variance / 2).exp() * posterior.row_weights.double().sqrt()[:, None]
+        root = posterior.observed_roots((-log_variance / 2).exp())
         whitened = root.mT[..., None] * rows[:, None]
         return whitened.mT @ whitened
     return None

@@ -56,6 +56,7 @@ class LogScale(Likelihood):
     def log_prob(self, outputs: Float[Tensor, "S B outputs"], y: Float[Tensor, "B O"]) -> Float[Tensor, "S B"]:
         # dz / dy = 1 / (b y), or 1 / b
         slope = -self.scale.log() - torch.where(self.is_log, _log(y), 0.0)
+        slope = torch.where(y.isnan(), 0.0, slope)
         density = self.likelihood.log_prob(outputs, self._standardise(y)) + slope.sum(-1)
         return torch.where((self.is_log & (y <= 0)).any(-1), -torch.inf, density)
 

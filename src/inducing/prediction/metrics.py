@@ -18,14 +18,15 @@ NUM_BINS = 20
 
 
 def rmse(predictive: Predictive, y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]) -> float:
-    """Root mean squared error of the predictive mean, over rows and outputs.
+    """Root mean squared error of the predictive mean, over rows and outputs. Missing targets (NaN) are left out.
 
     For a Bernoulli likelihood it is the root of the Brier score.
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("rmse is not defined for classes. Use accuracy or log_likelihood")
     mean = predictive.mean
-    return float((mean - predictive.check_targets(y).to(mean.dtype)).square().mean().sqrt())
+    y = predictive.check_targets(y).to(mean.dtype)
+    return float(_mean_of_observed((mean - y).square(), y).sqrt())
 
 
 def log_likelihood(predictive: Predictive, y: Tensor) -> float:
@@ -115,36 +116,54 @@ def crps(predictive: Predictive, y: Tensor) -> float:
 
     It is the integral over t of (P(Y <= t) - [y <= t])^2. For a point prediction it equals the absolute error. For Gaussian
     noise it is computed exactly for the mixture of draws. For other noise it is an unbiased estimate from one sample of each
-    draw.
+    draw. Missing targets (NaN) are left out.
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("the CRPS is not defined for classes. Use accuracy or log_likelihood")
     y = predictive.check_targets(y).to(predictive.outputs.dtype)
+    # E|Y - y| - E|Y - Y'| / 2
+    score = absolute_error(predictive, y) - absolute_difference(predictive) / 2
+    return float(_mean_of_observed(score, y).detach())
+
+
+def absolute_error(predictive: Predictive, y: Float[Tensor, "B *O"]) -> Float[Tensor, "B *O"]:
+    """Return E|Y - y| of each target: exact for Gaussian noise, else estimated from one sample of each draw."""
+    if not isinstance(predictive.likelihood, Gaussian | HeteroscedasticGaussian):
+        return (predictive.samples - y).abs().mean(0)
+    variances = predictive.scale**2 * predictive.likelihood.variance(predictive.outputs)
+    # 1/S sum_s A(y - m_s, v_s)
+    return _absolute_moment(y - predictive.function_means, variances).mean(0)
+
+
+def absolute_difference(predictive: Predictive) -> Float[Tensor, "B *O"]:
+    """Return E|Y - Y'| of two independent draws of each target, in the same way as `absolute_error`."""
     if not isinstance(predictive.likelihood, Gaussian | HeteroscedasticGaussian):
         samples = predictive.samples.sort(0).values
         number = len(samples)
         if number < 2:
             raise ValueError(f"an estimate of the CRPS needs at least two draws, got {number}")
-        # E|Y - y| - E|Y - Y'| / 2; with sorted samples, E|Y - Y'| / 2 = sum_i (2 i - S - 1) y_(i) / (S (S - 1))
+        # with sorted samples, E|Y - Y'| / 2 = sum_i (2 i - S - 1) y_(i) / (S (S - 1))
         ranks = torch.arange(1, number + 1).to(samples).view(-1, *[1] * (samples.ndim - 1))
-        spread = ((2 * ranks - number - 1) * samples).sum(0) / (number * (number - 1))
-        return float(((samples - y).abs().mean(0) - spread).mean())
+        return 2 * ((2 * ranks - number - 1) * samples).sum(0) / (number * (number - 1))
     means = predictive.function_means
     variances = predictive.scale**2 * predictive.likelihood.variance(predictive.outputs)
-    # 1/S sum_s A(y - m_s, v_s) - 1/(2 S^2) sum_st A(m_s - m_t, v_s + v_t)
-    error = _absolute_moment(y - means, variances).mean(0)
+    # 1/S^2 sum_st A(m_s - m_t, v_s + v_t)
     pairs = zip(means, variances, strict=True)
-    spread = torch.stack([_absolute_moment(m - means, v + variances).mean(0) for m, v in pairs]).mean(0)
-    return float((error - spread / 2).detach().mean())
+    return torch.stack([_absolute_moment(m - means, v + variances).mean(0) for m, v in pairs]).mean(0)
 
 
 def coverage(predictive: Predictive, y: Tensor, level: float = 0.9) -> float:
-    """Fraction of targets inside the central predictive interval of probability ``level``."""
+    """Fraction of targets inside the central predictive interval of probability ``level``. Missing targets are left out."""
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, e.g. 0.9 for 90 % intervals, got {level}")
     y = predictive.check_targets(y)
     low, high = predictive.quantile([(1 - level) / 2, (1 + level) / 2])
-    return float(((low <= y) & (y <= high)).double().mean())
+    return float(_mean_of_observed(((low <= y) & (y <= high)).double(), y))
+
+
+def _mean_of_observed(values: Tensor, y: Tensor) -> Tensor:
+    """Return the mean over the targets that are not missing. Predictions that are NaN are not left out."""
+    return values[~y.isnan()].mean()
 
 
 def _absolute_moment(mean: Tensor, variance: Tensor) -> Tensor:

@@ -96,14 +96,16 @@ class Predictive:
         """Return log p(y | x) of each row: the log-sum-exp over draws, on the original scale of the targets.
 
         It is a log-density for real targets, and a log-probability for classes and counts. Targets are a tensor with the
-        shape of the predictions, or an array.
+        shape of the predictions, or an array. Missing targets (NaN) of a row with several targets are left out.
         """
         y = self.check_targets(y)
         standardised = (y - self.location) / self.scale if y.is_floating_point() else y
         components = self.likelihood.log_prob(self.outputs, standardised)
         mixture = components.logsumexp(0) - math.log(len(components))
-        # p(location + scale z) = p(z) / scale, for each output
+        # p(location + scale z) = p(z) / scale, for each output that is not missing
         scale = torch.as_tensor(self.scale, dtype=self.outputs.dtype, device=self.outputs.device)
+        if y.is_floating_point() and y.isnan().any():
+            return mixture - torch.where(y.isnan(), 0.0, scale.log().expand(y.shape)).flatten(1).sum(1)
         return mixture - scale.log().expand(self._target_shape).sum()
 
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:

@@ -7,7 +7,7 @@ tensors of a frozen function have no specification, so it is run once on the met
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import torch
@@ -17,6 +17,7 @@ from inducing.nn.draw import Function, FunctionSamples
 from inducing.nn.layers import Layer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.posteriors.optimal import OptimalModule
 from inducing.saving.registry import State, Tensors, find_class
 from inducing.saving.values import construct, decode_value, encode_arguments, encode_value, shorten, take
 
@@ -41,7 +42,7 @@ def encode_network(network: Network) -> State:
     }
     tensors = _tensors_of(network)
     _check_same(_tensors_of(_build_network(node)), tensors)
-    return node, _finite(tensors)
+    return node, _finite(tensors, _with_missing(network))
 
 
 def decode_network(node: dict[str, Any], tensors: Tensors) -> Network:
@@ -145,10 +146,11 @@ def _tensors_of_modules(samples: FunctionSamples) -> Tensors:
     return {name: tensor for name, tensor in _tensors_of(samples).items() if "." in name}
 
 
-def _finite(tensors: Tensors) -> Tensors:
-    """The tensors without their history, if they contain neither NaN nor inf."""
+def _finite(tensors: Tensors, with_missing: Collection[str] = ()) -> Tensors:
+    """The tensors without their history, if they contain neither NaN nor inf. Some may have NaN for missing values."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        bad = torch.isinf if name in with_missing else lambda values: ~torch.isfinite(values)
+        if tensor.is_floating_point() and bad(tensor).any():
             raise ValueError(f"the tensor {shorten(name)} contains NaN or inf")
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
@@ -170,7 +172,7 @@ def _restore(module: nn.Module, tensors: Tensors, learned: list[str], frozen: li
     for name in {*frozen} - {*learned} | {*learned} - tensors.keys():
         raise ValueError(f"there is no parameter {shorten(name)} to freeze or to learn")
     own, learned_names = _tensors_of(module), set(learned)
-    for name, tensor in _finite(tensors).items():
+    for name, tensor in _finite(tensors, _with_missing(module)).items():
         path, _, attribute = name.rpartition(".")
         owner = module.get_submodule(path)
         if name in learned_names:
@@ -180,6 +182,11 @@ def _restore(module: nn.Module, tensors: Tensors, learned: list[str], frozen: li
             owner.register_buffer(attribute, tensor)
         else:
             setattr(owner, attribute, tensor)
+
+
+def _with_missing(module: nn.Module) -> list[str]:
+    """The names of training targets, of which some may be missing."""
+    return [f"{name}.targets" for name, part in module.named_modules() if isinstance(part, OptimalModule)]
 
 
 def _frozen(module: nn.Module) -> list[str]:

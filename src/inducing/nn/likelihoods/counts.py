@@ -18,7 +18,14 @@ from inducing.nn.likelihoods.base import Likelihood, Support
 from inducing.nn.likelihoods.integers import integer_quantile
 from inducing.nn.likelihoods.parameters import LOG_VARIANCE_SCALE, Positive, check_number, register_log
 from inducing.nn.likelihoods.special import from_scipy, soft_limit, stirling_remainder
-from inducing.nn.likelihoods.targets import check_like, check_shape, check_whole
+from inducing.nn.likelihoods.targets import (
+    check_like,
+    check_shape,
+    check_whole,
+    fill_missing,
+    may_be_missing,
+    sum_observed,
+)
 
 
 class Poisson(Likelihood):
@@ -39,11 +46,11 @@ class Poisson(Likelihood):
         self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]
     ) -> Float[Tensor, "S B"]:
         check_like(y, outputs.shape)
-        log_rate, count = soft_limit(outputs), y.to(outputs.dtype)
+        log_rate, count = soft_limit(outputs), fill_missing(y.to(outputs.dtype))
         # log p = y log rate - rate - log y! = y delta - y (exp(delta) - 1) - remainder(y),   or -rate for y = 0
         delta = log_rate - count.clamp_min(1).log()
         density = torch.where(count > 0, count * (delta - delta.expm1()), -log_rate.exp())
-        return (density - stirling_remainder(count)).flatten(2).sum(-1)
+        return sum_observed(density - stirling_remainder(count), y)
 
     def expected_log_prob(
         self,
@@ -54,7 +61,7 @@ class Poisson(Likelihood):
         # y mean - exp(mean + variance / 2) - log y! = log p(y; mean) - exp(mean) (exp(variance / 2) - 1)
         log_rate, log_expected = soft_limit(mean), soft_limit(mean + variance.expand(mean.shape) / 2)
         lost = log_rate.exp() * (log_expected - log_rate).expm1()
-        return self.log_prob(mean, y) - lost.flatten(2).sum(-1)
+        return self.log_prob(mean, y) - sum_observed(lost, y)
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return soft_limit(outputs).exp()
@@ -118,7 +125,7 @@ class NegativeBinomial(Likelihood):
         self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]
     ) -> Float[Tensor, "S B"]:
         check_like(y, outputs.shape)
-        log_mean, count = soft_limit(outputs), y.to(outputs.dtype)
+        log_mean, count = soft_limit(outputs), fill_missing(y.to(outputs.dtype))
         log_r = self._log_concentration()
         r, safe = log_r.exp(), count.clamp_min(1)
         # log p = log Gamma(y + r) - log Gamma(r) - log y! + y log m + r log r - (y + r) log(m + r)
@@ -131,7 +138,7 @@ class NegativeBinomial(Likelihood):
         difference = torch.where(count > 0, count / (count + r) * delta.expm1(), (log_mean - log_r).exp())
         summed = torch.logaddexp(-(count / r).log1p(), delta - (r / safe).log1p())
         ratio = torch.where((delta < -1) & (count > 0), summed, difference.clamp_min(math.expm1(-1)).log1p())
-        return (constant + count * delta - (count + r) * ratio).flatten(2).sum(-1)
+        return sum_observed(constant + count * delta - (count + r) * ratio, y)
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return soft_limit(outputs).exp()
@@ -182,7 +189,8 @@ class NegativeBinomial(Likelihood):
 
 def _check_counts(y: object, output_shape: tuple[int, ...]) -> Tensor:
     remedy = "use Gaussian() or StudentT() for real numbers"
-    return check_whole(check_shape(y, output_shape), None, "counts (0, 1, 2, ...)", remedy)
+    y = check_shape(y, output_shape)
+    return check_whole(y, None, "counts (0, 1, 2, ...)", remedy, missing=may_be_missing(y))
 
 
 def _poisson(rate: Tensor, generator: Generator | None) -> Tensor:

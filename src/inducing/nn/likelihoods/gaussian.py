@@ -20,7 +20,7 @@ from inducing.nn.likelihoods.parameters import (
     check_number,
     register_log,
 )
-from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+from inducing.nn.likelihoods.targets import check_like, check_real, check_shape, fill_missing, sum_observed
 
 
 class Gaussian(Likelihood):
@@ -56,15 +56,16 @@ class Gaussian(Likelihood):
         check_like(y, outputs.shape)
         # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
         log_variance = self._log_variance()
-        density = (y - outputs).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
-        return -0.5 * density.flatten(2).sum(-1)
+        square = (fill_missing(y) - outputs).square()
+        density = square * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
+        return -0.5 * sum_observed(density, y)
 
     def expected_log_prob(
         self, mean: Float[Tensor, "S B *O"], variance: Float[Tensor, "..."], y: Float[Tensor, "B *O"]
     ) -> Float[Tensor, "S B"]:
         # E log N(y; f, v) = log N(y; mean, v) - variance / 2v
         lost = variance.expand(mean.shape) * (-self._log_variance()).exp() / 2
-        return self.log_prob(mean, y) - lost.flatten(2).sum(-1)
+        return self.log_prob(mean, y) - sum_observed(lost, y)
 
     def conditional_gain(
         self,
@@ -80,11 +81,18 @@ class Gaussian(Likelihood):
         self, mean: Float[Tensor, "S N O"], covariance: Float[Tensor, "#S N N"], y: Float[Tensor, "N O"]
     ) -> Float[Tensor, " S"]:
         # log N(y; mean, D + v I) of each output, in float64
-        identity = torch.eye(len(y), dtype=torch.float64, device=y.device)
-        noise = self.noise_variance.double().expand(mean.shape[-1])
-        factor = cholesky(covariance.double()[:, None] + noise[:, None, None] * identity)
-        whitened = solve_lower(factor, (y - mean.double()).mT[..., None])
-        return standard_log_density(whitened) - logdet(factor).sum(-1) / 2
+        noise = self.noise_variance.double().expand(y.shape)
+        matrix, residual = covariance.double()[:, None], y - mean.double()
+        missing = y.isnan()
+        if missing.any():
+            # missing targets become independent, with residual 0 and variance 1
+            observed = ~missing.mT
+            matrix = matrix * (observed[:, :, None] & observed[:, None])
+            noise, residual = torch.where(missing, 1.0, noise), torch.where(missing, 0.0, residual)
+        factor = cholesky(matrix + torch.diag_embed(noise.mT))
+        whitened = solve_lower(factor, residual.mT[..., None])
+        density = standard_log_density(whitened) - logdet(factor).sum(-1) / 2
+        return density + missing.sum() * math.log(2 * math.pi) / 2
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs

@@ -28,7 +28,7 @@ from inducing.nn.likelihoods.parameters import (
     check_number,
     register_log,
 )
-from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+from inducing.nn.likelihoods.targets import check_like, check_real, check_shape, fill_missing, sum_observed
 
 # Gauss-Hermite nodes and weights for expectations over a standard normal variable
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
@@ -135,8 +135,9 @@ class HeteroscedasticGaussian(Heteroscedastic):
         mean, log_variance = self._split(outputs)
         check_like(y, mean.shape)
         # log N(y; f, v) = -(y - f)^2 / 2v - log(2 pi v) / 2
-        density = (y - mean).square() * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
-        return -0.5 * density.flatten(2).sum(-1)
+        square = (fill_missing(y) - mean).square()
+        density = square * (-log_variance).exp() + log_variance + math.log(2 * math.pi)
+        return -0.5 * sum_observed(density, y)
 
     def expected_log_prob(
         self, mean: Float[Tensor, "S B *outputs"], variance: Float[Tensor, "..."], y: Float[Tensor, "B *O"]
@@ -145,10 +146,10 @@ class HeteroscedasticGaussian(Heteroscedastic):
         variance_f, variance_g = variance.expand(mean.shape).chunk(2, -1)
         check_like(y, mean_f.shape)
         # E (y - f)^2 / v + E log v with E (y - f)^2 = (y - m_f)^2 + v_f; expectations over g by quadrature
-        square = (y - mean_f).square() + variance_f
+        square = (fill_missing(y) - mean_f).square() + variance_f
         log_variance, weights = self._quadrature(mean_g, variance_g)
         density = square * ((-log_variance).exp() @ weights) + log_variance @ weights
-        return -0.5 * (density + math.log(2 * math.pi)).flatten(2).sum(-1)
+        return -0.5 * sum_observed(density + math.log(2 * math.pi), y)
 
     def conditional_gain(
         self,

@@ -20,7 +20,7 @@ from inducing.nn.likelihoods.parameters import (
     register_log,
 )
 from inducing.nn.likelihoods.special import from_scipy, soft_limit, stirling_remainder
-from inducing.nn.likelihoods.targets import check_like, check_real, check_shape
+from inducing.nn.likelihoods.targets import check_like, check_real, check_shape, fill_missing, sum_observed
 
 INITIAL_SCALE = math.sqrt(FIRST_VARIANCE)
 # at two and below the variance is infinite
@@ -90,8 +90,8 @@ class StudentT(_DegreesOfFreedom, Likelihood):
     def log_prob(self, outputs: Float[Tensor, "S B *O"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
         check_like(y, outputs.shape)
         log_scale = LOG_VARIANCE_SCALE * self.scaled_log_scale
-        density = _log_density((y - outputs) / self.scale, self.degrees_of_freedom) - log_scale
-        return density.flatten(2).sum(-1)
+        density = _log_density((fill_missing(y) - outputs) / self.scale, self.degrees_of_freedom) - log_scale
+        return sum_observed(density, y)
 
     def mean(self, outputs: Float[Tensor, "S B *O"]) -> Float[Tensor, "S B *O"]:
         return outputs
@@ -154,8 +154,8 @@ class HeteroscedasticStudentT(_DegreesOfFreedom, Heteroscedastic):
     def log_prob(self, outputs: Float[Tensor, "S B *outputs"], y: Float[Tensor, "B *O"]) -> Float[Tensor, "S B"]:
         mean, log_square = self._split(outputs)
         check_like(y, mean.shape)
-        density = _log_density((y - mean) * (-log_square / 2).exp(), self.degrees_of_freedom) - log_square / 2
-        return density.flatten(2).sum(-1)
+        standard = (fill_missing(y) - mean) * (-log_square / 2).exp()
+        return sum_observed(_log_density(standard, self.degrees_of_freedom) - log_square / 2, y)
 
     def variance(self, outputs: Float[Tensor, "S B *outputs"]) -> Float[Tensor, "S B *O"]:
         return self._split(outputs)[1].exp() * (1 + MIN_DEGREES_OF_FREEDOM / self._excess())

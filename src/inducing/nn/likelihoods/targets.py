@@ -1,8 +1,9 @@
-"""Validation of targets."""
+"""Validation of targets, and missing targets: NaN in some of several targets of a row, which the likelihood leaves out."""
 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_finite, check_tensor, is_known
@@ -29,22 +30,42 @@ def check_like(y: Tensor, shape: torch.Size) -> None:
 
 
 def check_real(y: Tensor) -> Tensor:
-    """Check that the targets are finite floating point numbers."""
+    """Check that the targets are finite floating point numbers. Some of several targets of a row may be missing (NaN)."""
     if not y.is_floating_point():
         raise TypeError(f"y must be floating point, got {y.dtype}; use y.float(), or Categorical() for labels")
-    check_finite("y", y)
+    check_finite("y", y, missing=may_be_missing(y))
     return y
 
 
-def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str) -> Tensor:
-    """Check that the targets are whole numbers from 0 to ``most``, of any dtype. Values of meta tensors are not checked."""
+def may_be_missing(y: Tensor) -> bool:
+    """Return whether a row has several targets, of which some may be missing."""
+    return y.shape[1:].numel() > 1
+
+
+def fill_missing(y: Tensor) -> Tensor:
+    """Replace missing targets by 0, so that no gradient becomes NaN."""
+    return torch.where(y.isnan(), 0.0, y) if may_be_missing(y) else y
+
+
+def sum_observed(terms: Tensor, y: Tensor) -> Float[Tensor, "S B"]:
+    """Return the sum over the targets of each row, (S, B, ...) to (S, B), without those that are missing in y."""
+    observed = torch.where(y.isnan(), 0.0, terms) if may_be_missing(y) else terms
+    return observed.flatten(2).sum(-1)
+
+
+def check_whole(y: Tensor, most: int | None, wanted: str, remedy: str, missing: bool = False) -> Tensor:
+    """Check that the targets are whole numbers from 0 to ``most``, of any dtype. Values of meta tensors are not checked.
+
+    With ``missing``, NaN is allowed.
+    """
     if y.is_complex():
         raise TypeError(f"y must be {wanted}, got {y.dtype}")
-    check_finite("y", y)
+    check_finite("y", y, missing)
     if is_known(y) and y.dtype != torch.bool:
         bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
         if most is not None:
             bad = bad | (y > most)
+        bad = bad & ~y.isnan()
         if bad.any():
             row = int(bad.nonzero()[0, 0])
             raise ValueError(f"y must be {wanted}, but row {row} has {y[bad][0].item():g}; {remedy}")

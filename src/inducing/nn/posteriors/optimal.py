@@ -10,6 +10,8 @@ the noise variances are known, so the posterior of the weights of f is exact, to
     Q(w) = Q(w_g) P(w_f | y, g),    P(w_f | y, g) proportional to N(y; X w_f, diag v(g)) P(w_f)
 
 Only Q(w_g) is learned, by pseudo-outputs as in other layers. No other Q(w_f | w_g) has a better ELBO.
+
+A missing target (NaN) has precision zero, so each output is regressed on the rows where its target is observed.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.checks import check_finite
 from inducing.linalg.density import regression_log_density
 from inducing.linalg.precision import Precision
 from inducing.linalg.pseudo_likelihood import PseudoOutputs
 from inducing.linalg.regression import WeightSample, regress
 from inducing.nn.context import DrawContext
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
+from inducing.nn.likelihoods.targets import fill_missing, may_be_missing
 from inducing.nn.posteriors import base
 from inducing.nn.posteriors.inducing import InducingWeights, regress_values, regressed_value_density
 
@@ -63,6 +67,7 @@ class OptimalInducing(base.WeightPosterior, base.ValuePosterior):
                 "OptimalInducing(heteroscedastic=True) needs two outputs per target, mean and noise, "
                 f"but the network has {targets.shape[-1]} outputs"
             )
+        check_finite("the noise columns of inducing_targets", targets.chunk(2, -1)[1])
         return HeteroscedasticWeights(targets)
 
     def build_values(self, context: base.ValueContext) -> OptimalValues:
@@ -87,7 +92,8 @@ class OptimalModule(base.PosteriorModule, ABC):
     """Base class of posteriors that hold the training targets and need the likelihood for a draw.
 
     Arguments:
-        targets: Y, one row for each inducing point. The inducing points are all training inputs.
+        targets: Y, one row for each inducing point. The inducing points are all training inputs. Some of several targets of
+            a row may be missing (NaN).
     """
 
     # the likelihood for which the posterior is exact
@@ -103,6 +109,13 @@ class OptimalModule(base.PosteriorModule, ABC):
     def set_row_weights(self, weights: Float[Tensor, " M"]) -> None:
         """Set the weight of each row in the likelihood. A row with weight 2 counts as two rows."""
         self.row_weights.copy_(weights)
+
+    def observed_roots(self, roots: Float[Tensor, "*S #M #O"]) -> Float[Tensor, "*S M #O"]:
+        """Return roots of precisions times those of the row weights, and 0 where a target is missing."""
+        roots = roots * self.row_weights.to(roots.dtype).sqrt()[:, None]
+        if self.targets.is_meta or not may_be_missing(self.targets) or not (missing := self.targets.isnan()).any():
+            return roots
+        return torch.where(missing, 0.0, roots)
 
     def check_likelihood(self, likelihood: Likelihood | None) -> None:
         """Raise an error if the posterior is not exact for this likelihood."""
@@ -216,10 +229,11 @@ class HeteroscedasticWeights(OptimalModule, base.WeightModule):
         self.check_likelihood(context.likelihood)
         assert isinstance(context.likelihood, HeteroscedasticGaussian)
         log_variance = context.likelihood.log_noise_variance(inputs @ of_noise)
-        roots = (-log_variance / 2).exp() * self.row_weights.sqrt()[:, None]
+        roots = self.observed_roots((-log_variance / 2).exp())
+        targets = fill_missing(self.targets)
         # L'y ~ N(L'X w, I) with LL' = diag 1/v(g)
         return [
-            (root * inputs, PseudoOutputs(root * self.targets[:, [target]], root.new_ones(1, root.shape[1])))
+            (root * inputs, PseudoOutputs(root * targets[:, [target]], root.new_ones(1, root.shape[1])))
             for target, root in enumerate(roots.split(1, -1))
         ]
 
@@ -229,5 +243,5 @@ def as_pseudo_likelihood(module: OptimalModule, context: DrawContext) -> PseudoO
     module.check_likelihood(context.likelihood)
     assert isinstance(context.likelihood, Gaussian)
     # one precision for all outputs, or one for each
-    root = context.likelihood.noise_variance.rsqrt().reshape(-1, 1) * module.row_weights.sqrt()
-    return PseudoOutputs(module.targets, root)
+    root = module.observed_roots(context.likelihood.noise_variance.rsqrt().reshape(1, -1)).mT.contiguous()
+    return PseudoOutputs(fill_missing(module.targets), root)
