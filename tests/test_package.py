@@ -183,6 +183,7 @@ def test_imports_go_only_upwards():
         "data",
         "saving",
         "tables.errors",
+        "tables.numbers",
         "tables.columns",
         "tables.reading",
         "tables.schema",

@@ -24,6 +24,7 @@ from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tables.baselines import classification_baselines, regression_baselines
 from inducing.tables.errors import counted
+from inducing.tables.numbers import decimals_of_predictions, format_number
 from inducing.tables.problem import Problem
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
@@ -32,9 +33,8 @@ ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
 }
 AUTOMATIC: dict[str, type[Auto]] = {"regression": AutoRegressor, "classification": AutoClassifier}
 COVERAGES = (50, 90, 95)
-# digits worth printing; coverages are in per cent
-FORMATS = {"RMSE": ".4g", "log-likelihood": ".3f", "CRPS": ".4g", "accuracy": ".3f", "ECE": ".3f"}
-FORMATS |= {f"in {level} %": ".0%" for level in COVERAGES}
+# scores in units of the target
+IN_UNITS = ("RMSE", "CRPS")
 SEVERAL_TARGETS = "With several targets, RMSE and CRPS are in standard deviations of each target in the training rows."
 
 
@@ -65,10 +65,20 @@ class TableFit:
         names = list(next(iter(self.scores.values())))
         rows: list[list[Cell]] = []
         for model, values in self.scores.items():
-            cells = [model, *(format(values[name], FORMATS[name]).replace("%", " %") for name in names)]
+            cells = [model, *(self._write_score(name, values[name]) for name in names)]
             rows.append([Cell(cell, "plain" if rows else "bold") for cell in cells])
         notes = [note] * bool(note) + [SEVERAL_TARGETS] * (len(self.problem.targets) > 1)
         return Table(["", *names], rows, title, " ".join(notes))
+
+    def write_error(self, value: float) -> str:
+        """An error in the format of the target. With several targets it is in their standard deviations."""
+        several = len(self.problem.targets) > 1
+        return format_number(value, None if several else decimals_of_predictions(self.problem.y))
+
+    def _write_score(self, name: str, value: float) -> str:
+        if name in IN_UNITS:
+            return self.write_error(value)
+        return f"{100 * value:.0f} %" if name.endswith("%") else f"{value:.3f}"
 
 
 def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator | Auto:
