@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,6 +16,7 @@ from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.estimators.stages import Rows, Stages
 from inducing.inference.history import History
 from inducing.inference.recipes import FAST, Recipe
+from inducing.inference.row_file import RowFile
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
 from inducing.nn.likelihoods import HeteroscedasticGaussian, Likelihood
 from inducing.nn.models import deep_gp, mlp
@@ -86,16 +88,18 @@ class BNN(NetworkEstimator):
         self,
         network: Network,
         likelihood: Likelihood,
-        data: Rows,
+        data: Rows | RowFile,
         recipe: Recipe,
         held_out: tuple[Tensor, Tensor] | None,
+        checkpoint: Path | None = None,
     ) -> History:
-        if not self._in_stages(len(data[0])):
-            return super()._train(network, likelihood, data, recipe, held_out)
-        hidden, (features,), (outputs,) = self._choose_hidden(len(data[0])), network.input_shape, network.output_shape
+        num_rows = len(data if isinstance(data, RowFile) else data[0])
+        if not self._in_stages(num_rows):
+            return super()._train(network, likelihood, data, recipe, held_out, checkpoint)
+        hidden, (features,), (outputs,) = self._choose_hidden(num_rows), network.input_shape, network.output_shape
         generator = torch.Generator().manual_seed(self.seed_)
         plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
-        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__)
+        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__, checkpoint)
         return stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
 
     def _fast_recipe(self, num_data: float) -> Recipe:

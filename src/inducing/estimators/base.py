@@ -16,6 +16,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -39,6 +40,7 @@ from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
+from inducing.inference.row_file import RowFile
 from inducing.inference.training import fit
 from inducing.inference.updating import update
 from inducing.nn.draw import FunctionSamples
@@ -164,12 +166,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         self,
         network: Network,
         likelihood: Likelihood,
-        data: Rows,
+        data: Rows | RowFile,
         recipe: Recipe,
         held_out: tuple[Tensor, Tensor] | None,
+        checkpoint: Path | None = None,
     ) -> History:
         """Train the network and the likelihood. Held-out rows, if there are any, stop the training."""
         settings: dict[str, Any] = {"seed": self.seed_, "progress": bool(self.verbose), "validation": held_out}
+        settings |= {"checkpoint": checkpoint}
         return fit(network, likelihood, data, recipe, description=type(self).__name__, **settings)
 
     def _encode_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -279,8 +283,13 @@ class NetworkEstimator(FittedEstimator, ABC):
         found = None if is_auto(last) else posteriors_for_layers(last, 2)[-1]
         return found if isinstance(found, OptimalInducing) else None
 
-    def _build(self, rows: Float[np.ndarray, "N D"], y: np.ndarray, counts: Float[np.ndarray, " N"]) -> None:
-        """Learn the scales of the data, choose inducing points, and make the network and the likelihood."""
+    def _build(
+        self, rows: Float[np.ndarray, "N D"], y: np.ndarray, counts: Float[np.ndarray, " N"], total: int | None = None
+    ) -> None:
+        """Learn the scales of the data, choose inducing points, and make the network and the likelihood.
+
+        The rows are all rows, or a sample of a total number, which rules out an exact last layer.
+        """
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
         choice = self._choice(y)
@@ -295,13 +304,14 @@ class NetworkEstimator(FittedEstimator, ABC):
         self.likelihood_.check_targets(targets, (outputs,))
         automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
         is_normal = isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
-        exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
-        count = len(x) if exact else self._count_inducing(len(x))
+        exact = automatic and is_normal and len(x) <= self.exact_rows and total is None
+        exact, num_rows = exact or self._optimal_posterior() is not None, total or len(x)
+        count = len(x) if exact else self._count_inducing(num_rows)
         points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
-        self.network_ = self._make_network(x.shape[1], outputs, len(x), exact, **settings)
+        self.network_ = self._make_network(x.shape[1], outputs, num_rows, exact, **settings)
 
     def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
 from inducing.inference.recipes import Recipe
+from inducing.inference.row_file import RowFile
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
@@ -57,19 +59,21 @@ class Stages(NamedTuple):
         seed: Seed of all stages.
         progress: Whether to show progress.
         name: Name of the run in the progress bar.
+        checkpoint: Folder for the checkpoints of all stages. Default: no checkpoints.
     """
 
     recipe: Recipe
     seed: int
     progress: bool
     name: str
+    checkpoint: Path | None = None
 
     def fit(
         self,
         network: Network,
         plain: Network,
         likelihood: Likelihood,
-        data: Rows,
+        data: Rows | RowFile,
         held_out: tuple[Tensor, Tensor] | None = None,
     ) -> History:
         """Train the network and the likelihood, and return the history of the last two stages.
@@ -79,9 +83,14 @@ class Stages(NamedTuple):
             plain: The same layers with one set of weights.
             likelihood: The likelihood.
             data: The rows to train on.
-            held_out: Inputs and targets of held-out rows. They do not return. Default: a share of the rows.
+            held_out: Inputs and targets of held-out rows. They do not return. Default: a share of the rows, if they are
+                tensors.
         """
-        train, rows = (data, held_out) if held_out is not None else split(data, self.seed)
+        if held_out is not None:
+            train, rows = data, held_out
+        else:
+            assert not isinstance(data, RowFile)
+            train, rows = split(data, self.seed)
         # small outputs: the mean of the targets, and the initial noise
         with torch.no_grad():
             plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
@@ -108,7 +117,7 @@ class Stages(NamedTuple):
         temperature: float,
         network: Network,
         likelihood: Likelihood,
-        data: Rows,
+        data: Rows | RowFile,
         rows: tuple[Tensor, Tensor],
     ) -> Trial:
         """Train copies of the network and the likelihood with one weight of the KL."""
@@ -121,7 +130,7 @@ class Stages(NamedTuple):
         stage: str,
         network: Network,
         likelihood: Likelihood,
-        data: Rows,
+        data: Rows | RowFile,
         share: float,
         rows: tuple[Tensor, Tensor] | None,
         **changes: float,
@@ -140,6 +149,7 @@ class Stages(NamedTuple):
             seed=self.seed,
             progress=self.progress,
             description=f"{self.name}, {stage}",
+            checkpoint=None if self.checkpoint is None else self.checkpoint / stage.replace(" ", "-"),
         )
 
 

@@ -26,6 +26,7 @@ from inducing.tables.baselines import classification_baselines, regression_basel
 from inducing.tables.errors import counted
 from inducing.tables.numbers import decimals_of_predictions, format_number
 from inducing.tables.problem import Problem
+from inducing.tables.streaming import TableStream
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
     "bnn": {"regression": BNNRegressor, "classification": BNNClassifier},
@@ -50,6 +51,7 @@ class TableFit:
         scores: Scores by model and name: the estimator's, then those of the baselines.
         losses: Sentences about baselines that predict the test rows better.
         seconds: Training time.
+        num_train: Number of training rows.
     """
 
     problem: Problem
@@ -59,6 +61,7 @@ class TableFit:
     scores: dict[str, dict[str, float]]
     losses: list[str]
     seconds: float
+    num_train: int
 
     def score_table(self, title: str = "", note: str = "") -> Table:
         """The scores as a table. The first row is the estimator."""
@@ -107,15 +110,13 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     return estimator(schema=problem.encoded.schema, **given)
 
 
-def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFit:
-    """Fit to the training rows, then score the test rows."""
+def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None) -> TableFit:
+    """Fit to the training rows, then score the test rows. A problem about a sample is fitted to the rows of a stream."""
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     start = time.perf_counter()
-    estimator.fit(train, y_train)
+    estimator = _fit(estimator, problem, stream)
     seconds = time.perf_counter() - start
-    if isinstance(estimator, Auto):
-        estimator = estimator.estimator_
     predictive = estimator.predict_distribution(test)
     inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
     if problem.task == "classification":
@@ -129,12 +130,23 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFi
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
     losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets)]
-    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds)
+    num_train = len(problem.train) if stream is None else stream.num_rows - len(problem.test)
+    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, num_train)
 
 
-def fit_all_rows(estimator: NetworkEstimator | Auto, problem: Problem) -> NetworkEstimator:
-    """Fit to all rows of a problem, and return the estimator, or the one that was chosen."""
-    estimator.fit(problem.encoded, problem.y)
+def fit_all_rows(
+    estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None
+) -> NetworkEstimator:
+    """Fit to all rows of a problem without test rows, and return the estimator, or the one that was chosen."""
+    return _fit(estimator, problem, stream)
+
+
+def _fit(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None) -> NetworkEstimator:
+    if stream is not None:
+        if isinstance(estimator, Auto):
+            raise ValueError("the model auto needs all rows in memory. Use bnn or dgp for a table that is streamed.")
+        return stream.fit(estimator, problem)
+    estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator
 
 

@@ -20,6 +20,8 @@ CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 # pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong. Before 3.1 it
 # also drops surplus fields of the first row of a chunk without an error
 IS_OLD = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+# how many times smaller a table is in a .gz file
+GZIP_RATIO = 4.0
 EXACT: dict[str, Any] = {"float_precision": "round_trip"} if IS_OLD else {}
 
 
@@ -68,6 +70,23 @@ def count_rows(path: str | Path) -> int | None:
     with path.open("rb") as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - 1, 0)
+
+
+def measure_table(path: str | Path) -> float:
+    """Estimate the memory of a whole table in bytes, without reading it."""
+    path = Path(path)
+    if not path.is_file() or not path.name.endswith(CSV + PARQUET):
+        # refused where it is read
+        return 0.0
+    if path.name.endswith(PARQUET):
+        metadata = _open_parquet(path).metadata
+        return float(metadata.num_rows * metadata.num_columns * 8)
+    return path.stat().st_size * (GZIP_RATIO if path.name.endswith(".gz") else 1.0)
+
+
+def read_headings(path: str | Path) -> list[str]:
+    """The names of the columns of a CSV file."""
+    return list(next(read_chunks(path, 1)).columns)
 
 
 def _read_csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[pd.DataFrame]:

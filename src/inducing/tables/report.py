@@ -57,7 +57,7 @@ def report_page(fit: TableFit, source: str) -> Page:
     """
     problem = fit.problem
     introduction = (
-        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {len(problem.train)} training rows, "
+        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {fit.num_train} training rows, "
         f"{len(problem.test)} test rows drawn at random. Scores and figures are of the test rows."
     )
     details = _classification if problem.task == "classification" else _regression
