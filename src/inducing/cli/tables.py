@@ -69,6 +69,9 @@ def fit(
         bool, typer.Option("--refit", help="Fit again to all rows after the test, and save that model.")
     ] = False,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of gradient steps.")] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Seconds of training: as many steps as fit. Default: no limit.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
     stream: Annotated[
         str, typer.Option(help="Read the table in chunks: always, never, or auto: above about 250 MB.")
@@ -130,6 +133,10 @@ def fit(
         "likelihood": likelihood,
         "max_steps": max_steps,
     }
+    if time_budget is not None and time_budget <= 0:
+        raise ValueError(f"--time-budget must be a positive number of seconds, got {time_budget:g}")
+    num_fits = 2 if refit and test_fraction else 1
+    parameters |= {"time_budget": time_budget and time_budget / num_fits}
     parameters |= {"device": device, "random_state": seed, "verbose": True}
     estimator = make_estimator(model, problem, **parameters)
     by_target = not task and likelihood in (None, "auto") and len(target) == 1
@@ -158,7 +165,9 @@ def fit(
     TableModel(final, problem.targets, problem.excluded).save(out)
     num_rows = total - len(problem.test) if fitted is not None and not refit else total
     steps, reason = len(final.history_), "converged"
-    if final.history_.held_out:
+    if final.limited_by_time_:
+        reason = f"as many steps as fit into {time_budget:g} s (--time-budget)"
+    elif final.history_.held_out:
         reason = f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
     elif steps >= final.step_limit(num_rows):
         default = f"the default number of steps for {num_rows} rows; --max-steps raises it"

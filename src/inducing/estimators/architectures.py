@@ -17,6 +17,7 @@ from inducing.estimators.stages import Rows, Stages
 from inducing.inference.history import History
 from inducing.inference.recipes import FAST, Recipe
 from inducing.inference.row_file import RowFile
+from inducing.inference.time_budget import Clock
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
 from inducing.nn.likelihoods import HeteroscedasticGaussian, Likelihood
 from inducing.nn.models import deep_gp, mlp
@@ -99,8 +100,11 @@ class BNN(NetworkEstimator):
         hidden, (features,), (outputs,) = self._choose_hidden(num_rows), network.input_shape, network.output_shape
         generator = torch.Generator().manual_seed(self.seed_)
         plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
-        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__, checkpoint)
-        return stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
+        clock = Clock(self.time_budget, checkpoint)
+        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__, clock, checkpoint)
+        history = stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
+        self.limited_by_time_ = clock.is_limiting
+        return history
 
     def _fast_recipe(self, num_data: float) -> Recipe:
         if self._in_stages(num_data):

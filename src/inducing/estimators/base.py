@@ -41,6 +41,7 @@ from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
 from inducing.inference.row_file import RowFile
+from inducing.inference.time_budget import Clock, measure_step
 from inducing.inference.training import fit
 from inducing.inference.updating import update
 from inducing.nn.draw import FunctionSamples
@@ -70,6 +71,7 @@ class NetworkEstimator(FittedEstimator, ABC):
     max_steps: int | None = None
     batch_size: int = 1000
     patience: int | None = 250
+    time_budget: float | None = None
     n_samples: int = 100
     schema: Schema | None = None
     warm_start: bool = False
@@ -172,9 +174,13 @@ class NetworkEstimator(FittedEstimator, ABC):
         checkpoint: Path | None = None,
     ) -> History:
         """Train the network and the likelihood. Held-out rows, if there are any, stop the training."""
+        clock = Clock(self.time_budget, checkpoint)
+        recipe = clock.limit(recipe, lambda: measure_step(clock, network, likelihood, data, recipe, self.seed_))
         settings: dict[str, Any] = {"seed": self.seed_, "progress": bool(self.verbose), "validation": held_out}
-        settings |= {"checkpoint": checkpoint}
-        return fit(network, likelihood, data, recipe, description=type(self).__name__, **settings)
+        settings |= {"checkpoint": checkpoint, "callbacks": clock}
+        history = fit(network, likelihood, data, recipe, description=type(self).__name__, **settings)
+        self.limited_by_time_ = clock.is_limiting
+        return history
 
     def _encode_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
         """Rows as the network and the likelihood take them."""

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -22,6 +24,7 @@ from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
 from inducing.inference.recipes import Recipe
 from inducing.inference.row_file import RowFile
+from inducing.inference.time_budget import Clock, measure_step
 from inducing.inference.training import fit
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
@@ -31,8 +34,10 @@ from inducing.nn.starting import point_weights, start_at
 # inputs, targets and, if there are any, weights
 Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
-# weights of the KL to choose from, and the one that is tried first
-TEMPERATURES, FIRST = (1.0, 0.3, 0.1, 0.03, 0.01), 1
+HeldOutRows = tuple[Tensor, Tensor]
+
+# weights of the KL to choose from, the one that is tried first, and how many are tried at most
+TEMPERATURES, FIRST, MOST_TRIALS = (1.0, 0.3, 0.1, 0.03, 0.01), 1, 4
 # shares of all steps: the plain network, each of at most four temperatures, all rows
 PLAIN_SHARE, TEMPERATURE_SHARE, LAST_SHARE = 0.2, 0.15, 0.06
 PLAIN_RATE, LAST_RATE = 2e-2, 2e-3
@@ -59,6 +64,7 @@ class Stages(NamedTuple):
         seed: Seed of all stages.
         progress: Whether to show progress.
         name: Name of the run in the progress bar.
+        clock: The time of all stages.
         checkpoint: Folder for the checkpoints of all stages. Default: no checkpoints.
     """
 
@@ -66,6 +72,7 @@ class Stages(NamedTuple):
     seed: int
     progress: bool
     name: str
+    clock: Clock
     checkpoint: Path | None = None
 
     def fit(
@@ -74,7 +81,7 @@ class Stages(NamedTuple):
         plain: Network,
         likelihood: Likelihood,
         data: Rows | RowFile,
-        held_out: tuple[Tensor, Tensor] | None = None,
+        held_out: HeldOutRows | None = None,
     ) -> History:
         """Train the network and the likelihood, and return the history of the last two stages.
 
@@ -91,26 +98,46 @@ class Stages(NamedTuple):
         else:
             assert not isinstance(data, RowFile)
             train, rows = split(data, self.seed)
+        stages = self._limit(network, plain, likelihood, train, rows)
         # small outputs: the mean of the targets, and the initial noise
         with torch.no_grad():
             plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
-        self._fit("a plain network", plain, likelihood, train, PLAIN_SHARE, rows, learning_rate=PLAIN_RATE)
+        stages._fit("a plain network", plain, likelihood, train, PLAIN_SHARE, rows, learning_rate=PLAIN_RATE)
         start_at(network, point_weights(plain))
         trials: dict[int, Trial] = {}
 
         def score(place: int) -> float:
             if place not in trials:
-                trials[place] = self._try(TEMPERATURES[place], network, likelihood, train, rows)
+                if trials and self.clock.is_over():
+                    return -math.inf
+                trials[place] = stages._try(TEMPERATURES[place], network, likelihood, train, rows)
             return trials[place].score
 
         place = climb(score, FIRST, len(TEMPERATURES))
         chosen, history = TEMPERATURES[place], trials[place].history
         network.load_state_dict(trials[place].network)
         likelihood.load_state_dict(trials[place].likelihood)
-        if held_out is not None:
+        if train is data or self.clock.is_over():
             return history
         last = {"temperature": chosen, "learning_rate": LAST_RATE}
-        return history.followed_by(self._fit("all rows", network, likelihood, data, LAST_SHARE, None, **last))
+        return history.followed_by(stages._fit("all rows", network, likelihood, data, LAST_SHARE, None, **last))
+
+    def _limit(
+        self, network: Network, plain: Network, likelihood: Likelihood, data: Rows | RowFile, rows: HeldOutRows
+    ) -> Stages:
+        """The stages with as many steps as fit into the budget, if all temperatures are tried."""
+
+        def seconds_per_step() -> float:
+            settings = data, self.recipe, self.seed
+            costs = [measure_step(self.clock, each, likelihood, *settings) for each in (plain, network)]
+            start = time.perf_counter()
+            HeldOut(*rows).score(network, likelihood, self.seed)
+            scoring = (time.perf_counter() - start) / LEAST_INTERVAL
+            return (
+                PLAIN_SHARE * costs[0] + MOST_TRIALS * TEMPERATURE_SHARE * (costs[1] + scoring) + LAST_SHARE * costs[1]
+            )
+
+        return self._replace(recipe=self.clock.limit(self.recipe, seconds_per_step))
 
     def _try(
         self,
@@ -118,12 +145,14 @@ class Stages(NamedTuple):
         network: Network,
         likelihood: Likelihood,
         data: Rows | RowFile,
-        rows: tuple[Tensor, Tensor],
+        rows: HeldOutRows,
     ) -> Trial:
         """Train copies of the network and the likelihood with one weight of the KL."""
         trial, noise, stage = copy.deepcopy(network), copy.deepcopy(likelihood), f"temperature {temperature:g}"
         history = self._fit(stage, trial, noise, data, TEMPERATURE_SHARE, rows, temperature=temperature)
-        return Trial(max(score for _, score in history.held_out), history, trial.state_dict(), noise.state_dict())
+        # none if the time is up before the first one
+        best = max((score for _, score in history.held_out), default=-math.inf)
+        return Trial(best, history, trial.state_dict(), noise.state_dict())
 
     def _fit(
         self,
@@ -132,7 +161,7 @@ class Stages(NamedTuple):
         likelihood: Likelihood,
         data: Rows | RowFile,
         share: float,
-        rows: tuple[Tensor, Tensor] | None,
+        rows: HeldOutRows | None,
         **changes: float,
     ) -> History:
         num_steps = max(1, round(share * self.recipe.num_steps))
@@ -147,6 +176,7 @@ class Stages(NamedTuple):
             self.recipe.replace(num_steps=num_steps, patience=None, **changes),
             validation=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
             seed=self.seed,
+            callbacks=self.clock,
             progress=self.progress,
             description=f"{self.name}, {stage}",
             checkpoint=None if self.checkpoint is None else self.checkpoint / stage.replace(" ", "-"),
@@ -164,7 +194,7 @@ def climb(score: Callable[[int], float], first: int, count: int) -> int:
     return first
 
 
-def split(data: Rows, seed: int) -> tuple[Rows, tuple[Tensor, Tensor]]:
+def split(data: Rows, seed: int) -> tuple[Rows, HeldOutRows]:
     """Divide the rows at random into those to train on, and the inputs and targets of held-out rows."""
     count = len(data[0])
     order = torch.randperm(count, generator=seeded(seed, "held-out rows"))
