@@ -177,6 +177,14 @@ def test_an_interrupted_run_continues_with_the_same_numbers(stage, here, monkeyp
     assert not folder.exists()
 
 
+def test_only_its_own_files_are_removed(here):
+    (here / "model.safetensors.stream").mkdir()
+    (here / "model.safetensors.stream" / "notes.txt").write_text("mine")
+    (here / "model.safetensors.stream" / ".rows.0123").write_text("left by a killed run")
+    assert fit().exit_code == 0
+    assert [path.name for path in (here / "model.safetensors.stream").iterdir()] == ["notes.txt"]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [

@@ -6,7 +6,6 @@ and `inducing --help` and `inducing reproduce` do not need them.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -181,7 +180,7 @@ def fit(
         for loss in fitted.losses:
             console.print(loss)
     if rows is not None:
-        shutil.rmtree(rows.folder)
+        rows.remove_files()
     whose = ", fitted to all rows" if refit or fitted is None else ""
     console.print(f"model{whose}: {out}{replaced}")
     if report is not None and fitted is not None:

@@ -76,10 +76,14 @@ def measure_table(path: str | Path) -> float:
     """Estimate the memory of a whole table in bytes, without reading it."""
     path = Path(path)
     if not path.is_file() or not path.name.endswith(CSV + PARQUET):
-        # refused where it is read
+        # the reader says what is wrong
         return 0.0
     if path.name.endswith(PARQUET):
-        metadata = _open_parquet(path).metadata
+        try:
+            metadata = _open_parquet(path).metadata
+        except (OSError, ValueError):
+            # the reader says what is wrong
+            return 0.0
         return float(metadata.num_rows * metadata.num_columns * 8)
     return path.stat().st_size * (GZIP_RATIO if path.name.endswith(".gz") else 1.0)
 

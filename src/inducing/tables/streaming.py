@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -36,6 +37,9 @@ from inducing.tables.problem import Problem, read_targets
 from inducing.tables.reading import PARQUET, read_chunks
 from inducing.tables.sampling import CHUNK_ROWS
 from inducing.tables.schema import Unseen, warn_of_unseen
+
+# in the folder of a stream; the third are incomplete
+FILES = ("rows", "rows.json", ".rows.*", "training-*")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class TableStream:
             path, ranks = self.folder / "rows", join()
             source = self._identify(problem, known)
             if ranks.first and RowFile.find(path, source) is None:
+                self.remove_files()
                 self.folder.mkdir(exist_ok=True)
                 with self.progress() as advance:
                     RowFile.write(path, chain([known[:2]], self._encode(estimator, problem, advance)), source)
@@ -73,6 +78,13 @@ class TableStream:
             return file
 
         return fit_file(estimator, sample, num_train, write, lambda file: self._name_checkpoints(estimator, file))
+
+    def remove_files(self) -> None:
+        """Remove the encoded rows and the checkpoints. Other files in the folder stay."""
+        for path in [path for name in FILES for path in self.folder.glob(name)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def _encode(
         self, estimator: NetworkEstimator, problem: Problem, advance: Callable[[int], object]
