@@ -119,9 +119,22 @@ def _read_parquet(path: Path, rows: int | None) -> Iterator[pd.DataFrame]:
         yield file.read().to_pandas()
         return
     first = 0
-    for batch in file.iter_batches(rows):
-        yield batch.to_pandas().set_axis(pd.RangeIndex(first, first + len(batch)))
-        first += len(batch)
+    for groups in _bundle_groups(file.metadata, rows):
+        for batch in file.iter_batches(rows, row_groups=groups):
+            yield batch.to_pandas().set_axis(pd.RangeIndex(first, first + len(batch)))
+            first += len(batch)
+
+
+def _bundle_groups(metadata: Any, rows: int) -> Iterator[list[int]]:
+    """Consecutive row groups that have together at least so many rows. Those of one call stay in the memory of pyarrow."""
+    groups, count = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        groups, count = [*groups, group], count + metadata.row_group(group).num_rows
+        if count >= rows:
+            yield groups
+            groups, count = [], 0
+    if groups:
+        yield groups
 
 
 def _check_headings(path: Path, headings: list[str]) -> None:
