@@ -84,6 +84,7 @@ def fit(
     from inducing.estimators.auto import Auto
     from inducing.tables.errors import counted
     from inducing.tables.fitting import fit_all_rows, fit_problem, make_estimator
+    from inducing.tables.numbers import format_number
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
     from inducing.tables.reading import read_table
@@ -108,7 +109,8 @@ def fit(
         with _bar("sample") as advance:
             data, count = sample_table(table, target, seed, progress=advance)
         rows = TableStream(table, count, out.with_name(f"{out.name}.stream"), partial(_bar, "encode", count))
-        console.print(f"{table.name} is streamed: a sample of {len(data)} of its {count} rows describes the columns")
+        sample, of = format_number(len(data)), counted(count, "row")
+        console.print(f"{table.name} is streamed: a sample of {sample} of its {of} describes the columns")
     else:
         data = read_table(table)
     make = partial(
@@ -143,7 +145,7 @@ def fit(
     console.print(f"{problem.task} ({problem.reason}{change})")
     test_rows = counted(len(problem.test), "test row")
     inputs = counted(problem.inputs.shape[1], "input column")
-    console.print(f"{total - len(problem.test)} training rows, {test_rows}, {inputs}")
+    console.print(f"{counted(total - len(problem.test), 'training row')}, {test_rows}, {inputs}")
     console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
     for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
         console.print(f"{name} is modelled on a log scale; change it with --target-transform")
@@ -169,7 +171,7 @@ def fit(
     elif final.history_.held_out:
         reason = f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
     elif steps >= final.step_limit(num_rows):
-        default = f"the default number of steps for {num_rows} rows; --max-steps raises it"
+        default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
         reason = default if max_steps is None else "the limit (--max-steps)"
     if isinstance(estimator, Auto):
         scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())

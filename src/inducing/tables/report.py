@@ -15,6 +15,7 @@ from inducing.arrays import as_tensor
 from inducing.extras import require
 from inducing.pages import Block, Cell, Heading, Image, Page, Table
 from inducing.prediction import metrics
+from inducing.tables.errors import counted
 from inducing.tables.explaining import Importance, compute_dependence, measure_importances
 from inducing.tables.figures import format_numbers, plot_dependence, plot_importances, shorten
 from inducing.tables.fitting import TableFit
@@ -57,8 +58,8 @@ def report_page(fit: TableFit, source: str) -> Page:
     """
     problem = fit.problem
     introduction = (
-        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {fit.num_train} training rows, "
-        f"{len(problem.test)} test rows drawn at random. Scores and figures are of the test rows."
+        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {counted(fit.num_train, 'training row')}, "
+        f"{counted(len(problem.test), 'test row')} drawn at random. Scores and figures are of the test rows."
     )
     details = _classification if problem.task == "classification" else _regression
     blocks = [
