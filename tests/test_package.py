@@ -183,6 +183,7 @@ def test_imports_go_only_upwards():
         "plots",
         "data",
         "saving",
+        "tables.numbers",
         "tables.errors",
         "tables.columns",
         "tables.reading",

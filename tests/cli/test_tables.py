@@ -161,7 +161,7 @@ def test_options_reach_the_estimator(here, monkeypatch):
     assert refused(run("fit", "t.csv", "--target", "price", *options), "inducing fit: seen")
     assert seen == {
         "model": "dgp", "posterior": "dsvi", "prior": None, "likelihood": "student-t", "impute": False, "max_steps": None,
-        "device": "cuda", "random_state": 3, "verbose": True, "test": 30, "task": "regression", "transform": "none",
+        "time_budget": None, "device": "cuda", "random_state": 3, "verbose": True, "test": 30, "task": "regression", "transform": "none",
     }  # fmt: skip
 
 

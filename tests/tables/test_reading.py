@@ -116,3 +116,12 @@ def test_numbers_are_exact(tmp_path):
     table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=20)})
     table.to_csv(tmp_path / "t.csv", index=False)
     assert np.array_equal(read_table(tmp_path / "t.csv").to_numpy(), table.to_numpy())
+
+
+def test_row_groups_of_any_size_are_read_in_order(tmp_path):
+    table = pd.DataFrame({"x": np.arange(100)})
+    for size in (7, 30, 100):
+        table.to_parquet(tmp_path / "t.parquet", row_group_size=size)
+        chunks = list(read_chunks(tmp_path / "t.parquet", 20))
+        assert max(map(len, chunks)) == 20
+        pd.testing.assert_frame_equal(pd.concat(chunks), table, check_index_type=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,13 @@ def fit(
         bool, typer.Option("--refit", help="Fit again to all rows after the test, and save that model.")
     ] = False,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of gradient steps.")] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Seconds of training: as many steps as fit. Default: no limit.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, ...")] = None,
+    stream: Annotated[
+        str, typer.Option(help="Read the table in chunks: always, never, or auto: above about 250 MB.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the test rows and of the fit.")] = 0,
     out: Annotated[Path, typer.Option(help="Model file to write.", dir_okay=False)] = Path("model.safetensors"),
     report: Annotated[Path | None, typer.Option(help="HTML report to write.", dir_okay=False)] = None,
@@ -79,10 +85,13 @@ def fit(
     from inducing.estimators.auto import Auto
     from inducing.tables.errors import counted
     from inducing.tables.fitting import fit_all_rows, fit_problem, make_estimator
+    from inducing.tables.numbers import format_number
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
     from inducing.tables.reading import read_table
     from inducing.tables.report import report_page
+    from inducing.tables.sampling import STREAM, is_streamed, sample_table
+    from inducing.tables.streaming import TableStream
 
     # under torchrun all processes fit together, and the first prints and writes
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
@@ -93,9 +102,21 @@ def fit(
         raise ValueError(f"--test-fraction must be at least 0 and below 1, got {test_fraction:g}")
     if report is not None and not test_fraction:
         raise ValueError("a report is about test rows. Leave out --report, or --test-fraction 0")
+    check_known("stream", stream, STREAM)
+    rows: TableStream | None = None
+    if is_streamed(table, stream):
+        if model == "auto":
+            raise ValueError(f"{table.name} is streamed, which --model auto cannot. Use bnn or dgp, or --stream never.")
+        with _bar("sample") as advance:
+            data, count = sample_table(table, target, seed, progress=advance)
+        rows = TableStream(table, count, out.with_name(f"{out.name}.stream"), partial(_bar, "encode", count))
+        sample, of = format_number(len(data)), counted(count, "row")
+        console.print(f"{table.name} is streamed: a sample of {sample} of its {of} describes the columns")
+    else:
+        data = read_table(table)
     make = partial(
         make_problem,
-        read_table(table),
+        data,
         target,
         task,
         exclude or (),
@@ -104,14 +125,20 @@ def fit(
         likelihood=likelihood,
         target_transform=target_transform,
         include=include or (),
+        num_rows=None if rows is None else rows.num_rows,
     )
     problem = make(test_fraction=test_fraction)
+    total = len(problem.y) if rows is None else rows.num_rows
     parameters: dict[str, Any] = {
         "posterior": posterior,
         "prior": prior,
         "likelihood": likelihood,
         "max_steps": max_steps,
     }
+    if time_budget is not None and time_budget <= 0:
+        raise ValueError(f"--time-budget must be a positive number of seconds, got {time_budget:g}")
+    num_fits = 2 if refit and test_fraction else 1
+    parameters |= {"time_budget": time_budget and time_budget / num_fits}
     parameters |= {"device": device, "random_state": seed, "verbose": True}
     estimator = make_estimator(model, problem, **parameters)
     by_target = not task and likelihood in (None, "auto") and len(target) == 1
@@ -119,18 +146,18 @@ def fit(
     console.print(f"{problem.task} ({problem.reason}{change})")
     test_rows = counted(len(problem.test), "test row")
     inputs = counted(problem.inputs.shape[1], "input column")
-    console.print(f"{len(problem.train)} training rows, {test_rows}, {inputs}")
+    console.print(f"{counted(total - len(problem.test), 'training row')}, {test_rows}, {inputs}")
     console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
     for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
         console.print(f"{name} is modelled on a log scale; change it with --target-transform")
     start = time.perf_counter()
-    fitted = fit_problem(estimator, problem) if test_fraction else None
+    fitted = fit_problem(estimator, problem, rows) if test_fraction else None
     if fitted is None:
-        final = fit_all_rows(estimator, problem)
+        final = fit_all_rows(estimator, problem, rows)
     elif refit:
         whole = make(test_fraction=0.0)
         chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
-        final = fit_all_rows(make_estimator(chosen, whole, **parameters), whole)
+        final = fit_all_rows(make_estimator(chosen, whole, **parameters), whole, rows)
     else:
         final = fitted.estimator
     seconds = time.perf_counter() - start
@@ -138,12 +165,14 @@ def fit(
         return
     replaced = " (replaced)" if out.exists() else ""
     TableModel(final, problem.targets, problem.excluded).save(out)
-    num_rows = len(problem.train) if fitted is not None and not refit else len(problem.y)
+    num_rows = total - len(problem.test) if fitted is not None and not refit else total
     steps, reason = len(final.history_), "converged"
-    if final.history_.held_out:
+    if final.limited_by_time_:
+        reason = f"as many steps as fit into {time_budget:g} s (--time-budget)"
+    elif final.history_.held_out:
         reason = f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
     elif steps >= final.step_limit(num_rows):
-        default = f"the default number of steps for {num_rows} rows; --max-steps raises it"
+        default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
         reason = default if max_steps is None else "the limit (--max-steps)"
     if isinstance(estimator, Auto):
         scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())
@@ -153,6 +182,8 @@ def fit(
         console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
         for loss in fitted.losses:
             console.print(loss)
+    if rows is not None:
+        rows.remove_files()
     whose = ", fitted to all rows" if refit or fitted is None else ""
     console.print(f"model{whose}: {out}{replaced}")
     if report is not None and fitted is not None:
@@ -232,6 +263,13 @@ def _check_files(inputs: dict[str, Path], outputs: dict[str, Path | None]) -> No
         other = seen.setdefault(path.resolve(), name)
         if other != name:
             raise ValueError(f"{path} is both {other} and {name}. Name two different files.")
+
+
+@contextmanager
+def _bar(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar that is advanced by numbers of rows."""
+    with _progress() as bar:
+        yield partial(bar.advance, bar.add_task(description, total=total))
 
 
 def _progress() -> Progress:

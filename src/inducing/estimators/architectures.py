@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from sklearn.base import is_classifier
-from torch import Tensor
 
 from inducing.checks import check_whole
 from inducing.estimators.base import NetworkEstimator, is_auto
-from inducing.estimators.stages import Rows, Stages
-from inducing.inference.callbacks import Callback
+from inducing.estimators.stages import fit_in_stages
+from inducing.estimators.training import Training
 from inducing.inference.history import History
 from inducing.inference.recipes import FAST, Recipe
 from inducing.nn.kernels import Kernel, Stationary, as_kernel
@@ -83,22 +82,17 @@ class BNN(NetworkEstimator):
         """Whether training starts from a plain network."""
         return self.recipe == "fast" and is_auto(self.posterior) and not self.warm_start and num_rows > FEW_ROWS
 
-    def _train(
-        self,
-        network: Network,
-        likelihood: Likelihood,
-        data: Rows,
-        recipe: Recipe,
-        held_out: tuple[Tensor, Tensor] | None,
-        callbacks: Callback | Sequence[Callback],
-    ) -> History:
-        if not self._in_stages(len(data[0])):
-            return super()._train(network, likelihood, data, recipe, held_out, callbacks)
-        hidden, (features,), (outputs,) = self._choose_hidden(len(data[0])), network.input_shape, network.output_shape
+    def _train(self, training: Training, network: Network, likelihood: Likelihood) -> History:
+        if not self._in_stages(training.num_rows):
+            return super()._train(training, network, likelihood)
+        hidden, (features,), (outputs,) = (
+            self._choose_hidden(training.num_rows),
+            network.input_shape,
+            network.output_shape,
+        )
         generator = torch.Generator().manual_seed(self.seed_)
         plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
-        stages = Stages(recipe, self.seed_, bool(self.verbose), type(self).__name__, callbacks)
-        return stages.fit(network, plain.to(network.dtype).to(network.device), likelihood, data, held_out)
+        return fit_in_stages(training, network, plain.to(network.dtype).to(network.device), likelihood)
 
     def _fast_recipe(self, num_data: float) -> Recipe:
         if self._in_stages(num_data):

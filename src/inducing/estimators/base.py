@@ -15,6 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -31,16 +32,17 @@ from inducing.data.standardise import Standardiser
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
-from inducing.estimators.stages import Rows
 from inducing.estimators.state import FittedEstimator
 from inducing.estimators.targets import check_finite_rows, observed_rows
+from inducing.estimators.training import HeldOutRows, Rows, Training
 from inducing.inference.callbacks import Callback
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
 from inducing.inference.objective import evaluate
 from inducing.inference.parallel.ranks import join
 from inducing.inference.recipes import Recipe, as_recipe
-from inducing.inference.training import fit
+from inducing.inference.row_file import RowFile
+from inducing.inference.time_budget import Clock
 from inducing.inference.updating import update
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
@@ -66,6 +68,7 @@ class NetworkEstimator(FittedEstimator, ABC):
     max_steps: int | None = None
     batch_size: int = 1000
     patience: int | None = 250
+    time_budget: float | None = None
     n_samples: int = 100
     schema: Schema | None = None
     warm_start: bool = False
@@ -171,24 +174,37 @@ class NetworkEstimator(FittedEstimator, ABC):
         data: Rows = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         network, likelihood = self.network_.to(device), self.likelihood_.to(device)
         held_out = None if eval_set is None else self._encode_rows(*eval_set)
-        recipe = self._make_recipe(float(counts.sum()))
-        self.history_ = self._train(network, likelihood, data, recipe, held_out, callbacks)
+        self._run(data, float(counts.sum()), held_out, callbacks)
         terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
         self.elbo_ = float(terms.elbo_per_datapoint)
 
-    def _train(
+    def _run(
         self,
-        network: Network,
-        likelihood: Likelihood,
-        data: Rows,
-        recipe: Recipe,
-        held_out: tuple[Tensor, Tensor] | None,
-        callbacks: Callback | Sequence[Callback],
-    ) -> History:
-        """Train the network and the likelihood. Held-out rows, if there are any, stop the training."""
-        settings: dict[str, Any] = {"seed": self.seed_, "progress": bool(self.verbose), "validation": held_out}
-        settings |= {"callbacks": callbacks, "description": type(self).__name__}
-        return fit(network, likelihood, data, recipe, **settings)
+        data: Rows | RowFile,
+        num_data: float,
+        held_out: HeldOutRows | None,
+        callbacks: Callback | Sequence[Callback] = (),
+        checkpoint: Path | None = None,
+    ) -> None:
+        """Train the network on rows whose weights have the sum ``num_data``."""
+        clock = Clock(self.time_budget, checkpoint)
+        training = Training(
+            data,
+            self._make_recipe(num_data),
+            held_out,
+            seed=self.seed_,
+            clock=clock,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            progress=bool(self.verbose),
+            name=type(self).__name__,
+        )
+        self.history_ = self._train(training, self.network_, self.likelihood_)
+        self.limited_by_time_ = clock.is_limiting
+
+    def _train(self, training: Training, network: Network, likelihood: Likelihood) -> History:
+        """Train a network and a likelihood. Held-out rows, if there are any, stop the training."""
+        return training.fit_in_time(network, likelihood)
 
     def _encode_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
         """Rows as the network and the likelihood take them."""
@@ -300,8 +316,13 @@ class NetworkEstimator(FittedEstimator, ABC):
         found = None if is_auto(last) else posteriors_for_layers(last, 2)[-1]
         return found if isinstance(found, OptimalInducing) else None
 
-    def _build(self, rows: Float[np.ndarray, "N D"], y: np.ndarray, counts: Float[np.ndarray, " N"]) -> None:
-        """Learn the scales of the data, choose inducing points, and make the network and the likelihood."""
+    def _build(
+        self, rows: Float[np.ndarray, "N D"], y: np.ndarray, counts: Float[np.ndarray, " N"], total: int | None = None
+    ) -> None:
+        """Learn the scales of the data, choose inducing points, and make the network and the likelihood.
+
+        The rows are all rows, or a sample of a total number, which rules out an exact last layer.
+        """
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
         choice = self._choice(y)
@@ -316,15 +337,16 @@ class NetworkEstimator(FittedEstimator, ABC):
         self.likelihood_.check_targets(targets, (outputs,))
         automatic = is_auto(self.posterior) and is_auto(self.num_inducing) and not self.warm_start
         is_normal = isinstance(self.likelihood_, Gaussian | HeteroscedasticGaussian)
-        exact = (automatic and is_normal and len(x) <= self.exact_rows) or self._optimal_posterior() is not None
-        count = len(x) if exact else self._count_inducing(len(x))
+        exact = automatic and is_normal and len(x) <= self.exact_rows and total is None
+        exact, num_rows = exact or self._optimal_posterior() is not None, total or len(x)
+        count = len(x) if exact else self._count_inducing(num_rows)
         points, values = choose_inducing_points(x, targets, count, seed=self.seed_)
         # initial pseudo-outputs of missing targets are the mean; an exact last layer leaves them out
         values = values if exact else torch.where(values.isnan(), torch.zeros_like(values), values)
         settings: dict[str, Any] = {"inducing_points": points, "inducing_targets": choice.initial(values)}
         # its own generator: all threads share torch's global one
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
-        self.network_ = self._make_network(x.shape[1], outputs, len(x), exact, **settings)
+        self.network_ = self._make_network(x.shape[1], outputs, num_rows, exact, **settings)
 
     def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""

@@ -135,6 +135,8 @@ class BNNRegressor(Regressor, BNN):
         batch_size: Rows in a mini-batch.
         patience: Stop when the objective has not improved for this many steps. None: train to the end. Stages are stopped
             by the held-out rows.
+        time_budget: Seconds of training. The time of a step is measured, and the number of steps is what fits, so that the
+            learning rate still decreases to the end. Default: no limit.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables. Default: learned if a table has text columns.
         warm_start: Whether another `fit` continues from the present network, with its scales and inducing points. It
@@ -174,6 +176,8 @@ class DeepGPRegressor(Regressor, DeepGP):
         max_steps: Maximum number of gradient steps. Default: that of the recipe.
         batch_size: Rows in a mini-batch.
         patience: Stop when the objective has not improved for this many steps. None: train to the end.
+        time_budget: Seconds of training. The time of a step is measured, and the number of steps is what fits, so that the
+            learning rate still decreases to the end. Default: no limit.
         n_samples: Posterior draws in a prediction.
         schema: A `Schema` for tables. Default: learned if a table has text columns.
         warm_start: Whether another `fit` continues from the present network, with its scales and inducing points.

@@ -11,27 +11,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from inducing.inference.callbacks import Callback
+from inducing.estimators.training import HeldOutRows, Rows, Training
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
-from inducing.inference.recipes import Recipe
-from inducing.inference.training import fit
+from inducing.inference.row_file import RowFile
 from inducing.linalg.noise import seeded
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.starting import point_weights, start_at
 
-# inputs, targets and, if there are any, weights
-Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
-
-# weights of the KL to choose from, and the one that is tried first
-TEMPERATURES, FIRST = (1.0, 0.3, 0.1, 0.03, 0.01), 1
+# weights of the KL to choose from, the one that is tried first, and how many are tried at most
+TEMPERATURES, FIRST, MOST_TRIALS = (1.0, 0.3, 0.1, 0.03, 0.01), 1, 4
 # shares of all steps: the plain network, each of at most four temperatures, all rows
 PLAIN_SHARE, TEMPERATURE_SHARE, LAST_SHARE = 0.2, 0.15, 0.06
 PLAIN_RATE, LAST_RATE = 2e-2, 2e-3
@@ -50,101 +49,101 @@ class Trial(NamedTuple):
     likelihood: dict[str, Tensor]
 
 
-class Stages(NamedTuple):
-    """The settings of all stages.
+def fit_in_stages(training: Training, network: Network, plain: Network, likelihood: Likelihood) -> History:
+    """Train the network and the likelihood, and return the history of the last two stages.
 
     Arguments:
-        recipe: The settings of the second stage, with the number of steps of all stages together.
-        seed: Seed of all stages.
-        progress: Whether to show progress.
-        name: Name of the run in the progress bar.
-        callbacks: Functions that are called after each step, as in `inducing.fit`.
+        training: The rows and settings. Its recipe is that of the second stage, with the number of steps of all stages
+            together. Its held-out rows do not return; if there are none, a share of the rows is held out.
+        network: The network, with global inducing points.
+        plain: The same layers with one set of weights.
+        likelihood: The likelihood.
+    """
+    rows, returns = training.held_out, training.held_out is None
+    first = training
+    if rows is None:
+        assert not isinstance(training.data, RowFile)
+        data, rows = split(training.data, training.seed)
+        first = replace(training, data=data)
+    assert not isinstance(rows, HeldOut)
+    stages = Stages(_limited(first, network, plain, likelihood, rows), rows)
+    # small outputs: the mean of the targets, and the initial noise
+    with torch.no_grad():
+        plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
+    stages.fit("a plain network", plain, likelihood, PLAIN_SHARE, learning_rate=PLAIN_RATE)
+    start_at(network, point_weights(plain))
+    trials: dict[int, Trial] = {}
+
+    def score(place: int) -> float:
+        if place not in trials:
+            if trials and training.clock.is_over():
+                return -math.inf
+            trials[place] = stages.try_temperature(TEMPERATURES[place], network, likelihood)
+        return trials[place].score
+
+    place = climb(score, FIRST, len(TEMPERATURES))
+    history = trials[place].history
+    network.load_state_dict(trials[place].network)
+    likelihood.load_state_dict(trials[place].likelihood)
+    if not returns or training.clock.is_over():
+        return history
+    last = Stages(replace(stages.training, data=training.data), None)
+    changes = {"temperature": TEMPERATURES[place], "learning_rate": LAST_RATE}
+    return history.followed_by(last.fit("all rows", network, likelihood, LAST_SHARE, **changes))
+
+
+class Stages(NamedTuple):
+    """Stages with the same rows.
+
+    Arguments:
+        training: The rows and settings, with the number of steps of all stages together.
+        rows: Held-out rows, which stop each stage, if there are any.
     """
 
-    recipe: Recipe
-    seed: int
-    progress: bool
-    name: str
-    callbacks: Callback | Sequence[Callback] = ()
+    training: Training
+    rows: HeldOutRows | None
 
-    def fit(
-        self,
-        network: Network,
-        plain: Network,
-        likelihood: Likelihood,
-        data: Rows,
-        held_out: tuple[Tensor, Tensor] | None = None,
-    ) -> History:
-        """Train the network and the likelihood, and return the history of the last two stages.
-
-        Arguments:
-            network: The network, with global inducing points.
-            plain: The same layers with one set of weights.
-            likelihood: The likelihood.
-            data: The rows to train on.
-            held_out: Inputs and targets of held-out rows. They do not return. Default: a share of the rows.
-        """
-        train, rows = (data, held_out) if held_out is not None else split(data, self.seed)
-        # small outputs: the mean of the targets, and the initial noise
-        with torch.no_grad():
-            plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
-        self._fit("a plain network", plain, likelihood, train, PLAIN_SHARE, rows, learning_rate=PLAIN_RATE)
-        start_at(network, point_weights(plain))
-        trials: dict[int, Trial] = {}
-
-        def score(place: int) -> float:
-            if place not in trials:
-                trials[place] = self._try(TEMPERATURES[place], network, likelihood, train, rows)
-            return trials[place].score
-
-        place = climb(score, FIRST, len(TEMPERATURES))
-        chosen, history = TEMPERATURES[place], trials[place].history
-        network.load_state_dict(trials[place].network)
-        likelihood.load_state_dict(trials[place].likelihood)
-        if held_out is not None:
-            return history
-        last = {"temperature": chosen, "learning_rate": LAST_RATE}
-        return history.followed_by(self._fit("all rows", network, likelihood, data, LAST_SHARE, None, **last))
-
-    def _try(
-        self,
-        temperature: float,
-        network: Network,
-        likelihood: Likelihood,
-        data: Rows,
-        rows: tuple[Tensor, Tensor],
-    ) -> Trial:
+    def try_temperature(self, temperature: float, network: Network, likelihood: Likelihood) -> Trial:
         """Train copies of the network and the likelihood with one weight of the KL."""
         trial, noise, stage = copy.deepcopy(network), copy.deepcopy(likelihood), f"temperature {temperature:g}"
-        history = self._fit(stage, trial, noise, data, TEMPERATURE_SHARE, rows, temperature=temperature)
-        return Trial(max(score for _, score in history.held_out), history, trial.state_dict(), noise.state_dict())
+        history = self.fit(stage, trial, noise, TEMPERATURE_SHARE, temperature=temperature)
+        # none if the time is up before the first one
+        best = max((score for _, score in history.held_out), default=-math.inf)
+        return Trial(best, history, trial.state_dict(), noise.state_dict())
 
-    def _fit(
-        self,
-        stage: str,
-        network: Network,
-        likelihood: Likelihood,
-        data: Rows,
-        share: float,
-        rows: tuple[Tensor, Tensor] | None,
-        **changes: float,
-    ) -> History:
-        num_steps = max(1, round(share * self.recipe.num_steps))
+    def fit(self, stage: str, network: Network, likelihood: Likelihood, share: float, **changes: float) -> History:
+        """Train with a share of the steps."""
+        training = self.training
+        num_steps = max(1, round(share * training.recipe.num_steps))
         every = max(LEAST_INTERVAL, num_steps // NUM_SCORES)
         # a plain network has one function
         samples = 1 if share == PLAIN_SHARE else 20
-        return fit(
-            network,
-            likelihood,
-            data,
-            # the held-out rows stop a stage
-            self.recipe.replace(num_steps=num_steps, patience=None, **changes),
-            validation=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
-            seed=self.seed,
-            callbacks=self.callbacks,
-            progress=self.progress,
-            description=f"{self.name}, {stage}",
+        rows, folder = self.rows, training.checkpoint
+        training = replace(
+            training,
+            held_out=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
+            name=f"{training.name}, {stage}",
+            checkpoint=None if folder is None else folder / stage.replace(" ", "-"),
         )
+        # the held-out rows stop a stage
+        recipe = training.recipe.replace(num_steps=num_steps, patience=None, **changes)
+        return training.fit(network, likelihood, recipe)
+
+
+def _limited(
+    training: Training, network: Network, plain: Network, likelihood: Likelihood, rows: HeldOutRows
+) -> Training:
+    """With as many steps as fit into the time budget, if all temperatures are tried."""
+
+    def seconds_per_step() -> float:
+        of_plain, of_network = (training.seconds_per_step(each, likelihood) for each in (plain, network))
+        start = time.perf_counter()
+        HeldOut(*rows).score(network, likelihood, training.seed)
+        scoring = (time.perf_counter() - start) / LEAST_INTERVAL
+        trials = MOST_TRIALS * TEMPERATURE_SHARE * (of_network + scoring)
+        return PLAIN_SHARE * of_plain + trials + LAST_SHARE * of_network
+
+    return replace(training, recipe=training.clock.limit(training.recipe, seconds_per_step))
 
 
 def climb(score: Callable[[int], float], first: int, count: int) -> int:
@@ -158,7 +157,7 @@ def climb(score: Callable[[int], float], first: int, count: int) -> int:
     return first
 
 
-def split(data: Rows, seed: int) -> tuple[Rows, tuple[Tensor, Tensor]]:
+def split(data: Rows, seed: int) -> tuple[Rows, HeldOutRows]:
     """Divide the rows at random into those to train on, and the inputs and targets of held-out rows."""
     count = len(data[0])
     order = torch.randperm(count, generator=seeded(seed, "held-out rows"))

@@ -50,6 +50,8 @@ class FittedEstimator(BaseEstimator):
     seed_: int
     elbo_: float
     updated_: UpdatedNetwork
+    # whether the time budget shortened the last fit; it is not saved
+    limited_by_time_: bool
 
     # the likelihoods of fitted estimators by name, and the encoding of their targets
     likelihoods: ClassVar[dict[str, Choice]]

@@ -1,4 +1,4 @@
-"""An endless stream of mini-batches from tensors, a Dataset or a DataLoader.
+"""An endless stream of mini-batches from tensors, a file of rows, a Dataset or a DataLoader.
 
 The order of an epoch depends only on the seed and the number of the epoch. So a continued run has exactly the batches of an
 uninterrupted run.
@@ -15,9 +15,10 @@ from torch import Generator, Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, SequentialSampler
 
 from inducing.checks import check_rows, check_tensor, check_weights, check_whole
+from inducing.inference.row_file import RowFile
 from inducing.linalg.noise import seeded
 
-Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset | DataLoader
+Data = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | RowFile | Dataset | DataLoader
 # inputs, targets, and optionally weights
 Batch = tuple[Tensor, ...]
 # (inputs, generator) -> inputs
@@ -63,6 +64,10 @@ def batches(data: Data, batch_size: int, seed: int, check: Callable[[Tensor, Ten
             tensors = (x, y, relative)
         per_epoch = -(-len(x) // batch_size)
         return Batches(lambda step: _of_tensors(tensors, batch_size, seed, step), num_data, per_epoch, True)
+    if isinstance(data, RowFile):
+        check(*data.read(0, batch_size))
+        per_epoch = data.count_batches(batch_size)
+        return Batches(lambda step: data.since(batch_size, seed, step), len(data), per_epoch, True)
     if isinstance(data, DataLoader):
         loader = data
     elif isinstance(data, Dataset):

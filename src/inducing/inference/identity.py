@@ -13,12 +13,20 @@ from typing import Any
 from torch import Tensor
 
 from inducing.files import tensor_bytes
-from inducing.inference.batches import Augment
+from inducing.inference.batches import Augment, Data
+from inducing.inference.row_file import RowFile
 
 
 def checksums(tensors: Iterable[Tensor]) -> list[int]:
     """Return the CRC-32 checksum of each tensor."""
     return [zlib.crc32(tensor_bytes(tensor)) for tensor in tensors]
+
+
+def data_checksums(data: Data) -> list[int]:
+    """Return the checksums of tensors, or of a file of rows. Other data have none."""
+    if isinstance(data, RowFile):
+        return [data.checksum]
+    return checksums(data if isinstance(data, tuple | list) else [])
 
 
 def augment_identity(augment: Augment | None) -> str | None:

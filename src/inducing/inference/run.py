@@ -17,7 +17,7 @@ from inducing.errors import DivergenceError
 from inducing.inference.batches import Augment, Batch, Batches, Data
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import Record
-from inducing.inference.identity import augment_identity, checksums
+from inducing.inference.identity import augment_identity, data_checksums
 from inducing.inference.objective import ELBO, ELBOTerms
 from inducing.inference.parallel.division import Division
 from inducing.inference.recipes import Recipe
@@ -58,7 +58,7 @@ class Run:
             "seed": self.seed,
             "augment": augment_identity(augment),
             "num_data": self.batches.num_data,
-            "data": checksums(data if isinstance(data, tuple | list) else []),
+            "data": data_checksums(data),
             "network": repr(self.elbo.network),
             "likelihood": type(self.elbo.likelihood).__name__,
             "parameters": [[name, list(p.shape), str(p.dtype)] for name, p in self.elbo.named_parameters()],

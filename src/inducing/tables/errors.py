@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import pandas as pd
 
 from inducing.checks import did_you_mean
+from inducing.tables.numbers import format_number
 
 
 class TableError(ValueError):
@@ -50,8 +51,8 @@ def check_complete(values: pd.Series, what: str, advice: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 row", "2 rows"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """A number with its noun: "1 row", "2 rows", "61,750 rows"."""
+    return f"{number} {noun}" if number == 1 else f"{format_number(number)} {noun}s"
 
 
 def quoted(names: Iterable[object], limit: int = 8) -> str:

@@ -25,7 +25,9 @@ from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 from inducing.tables.baselines import classification_baselines, regression_baselines
 from inducing.tables.errors import counted
+from inducing.tables.numbers import decimals_of_predictions, format_number
 from inducing.tables.problem import Problem
+from inducing.tables.streaming import TableStream
 
 ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
     "bnn": {"regression": BNNRegressor, "classification": BNNClassifier},
@@ -34,9 +36,8 @@ ESTIMATORS: dict[str, dict[str, type[NetworkEstimator]]] = {
 }
 AUTOMATIC: dict[str, type[Auto]] = {"regression": AutoRegressor, "classification": AutoClassifier}
 COVERAGES = (50, 90, 95)
-# digits worth printing; coverages are in per cent
-FORMATS = {"RMSE": ".4g", "log-likelihood": ".3f", "CRPS": ".4g", "accuracy": ".3f", "ECE": ".3f"}
-FORMATS |= {f"in {level} %": ".0%" for level in COVERAGES}
+# scores in units of the target
+IN_UNITS = ("RMSE", "CRPS")
 SEVERAL_TARGETS = "With several targets, RMSE and CRPS are in standard deviations of each target in the training rows."
 
 
@@ -52,6 +53,7 @@ class TableFit:
         scores: Scores by model and name: the estimator's, then those of the baselines.
         losses: Sentences about baselines that predict the test rows better.
         seconds: Training time.
+        num_train: Number of training rows.
     """
 
     problem: Problem
@@ -61,16 +63,27 @@ class TableFit:
     scores: dict[str, dict[str, float]]
     losses: list[str]
     seconds: float
+    num_train: int
 
     def score_table(self, title: str = "", note: str = "") -> Table:
         """The scores as a table. The first row is the estimator."""
         names = list(next(iter(self.scores.values())))
         rows: list[list[Cell]] = []
         for model, values in self.scores.items():
-            cells = [model, *(format(values[name], FORMATS[name]).replace("%", " %") for name in names)]
+            cells = [model, *(self._write_score(name, values[name]) for name in names)]
             rows.append([Cell(cell, "plain" if rows else "bold") for cell in cells])
         notes = [note] * bool(note) + [SEVERAL_TARGETS] * (len(self.problem.targets) > 1)
         return Table(["", *names], rows, title, " ".join(notes))
+
+    def write_error(self, value: float) -> str:
+        """An error in the format of the target. With several targets it is in their standard deviations."""
+        several = len(self.problem.targets) > 1
+        return format_number(value, None if several else decimals_of_predictions(self.problem.y))
+
+    def _write_score(self, name: str, value: float) -> str:
+        if name in IN_UNITS:
+            return self.write_error(value)
+        return f"{100 * value:.0f} %" if name.endswith("%") else f"{value:.3f}"
 
 
 def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator | Auto:
@@ -86,6 +99,9 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     if model == "auto":
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
+        if "time_budget" in given:
+            # two models, and the chosen one once more
+            given["time_budget"] /= len(ESTIMATORS) + 1
         candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
         shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
         return AUTOMATIC[problem.task](candidates, **shared)
@@ -99,15 +115,13 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
     return estimator(schema=problem.encoded.schema, **given)
 
 
-def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFit:
-    """Fit to the training rows, then score the test rows."""
+def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None) -> TableFit:
+    """Fit to the training rows, then score the test rows. A problem about a sample is fitted to the rows of a stream."""
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     start = time.perf_counter()
-    estimator.fit(train, y_train)
+    estimator = _fit(estimator, problem, stream)
     seconds = time.perf_counter() - start
-    if isinstance(estimator, Auto):
-        estimator = estimator.estimator_
     predictive = estimator.predict_distribution(test)
     inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
     if problem.task == "classification":
@@ -121,12 +135,23 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem) -> TableFi
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
     losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets)]
-    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds)
+    num_train = len(problem.train) if stream is None else stream.num_rows - len(problem.test)
+    return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, num_train)
 
 
-def fit_all_rows(estimator: NetworkEstimator | Auto, problem: Problem) -> NetworkEstimator:
-    """Fit to all rows of a problem, and return the estimator, or the one that was chosen."""
-    estimator.fit(problem.encoded, problem.y)
+def fit_all_rows(
+    estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None
+) -> NetworkEstimator:
+    """Fit to all rows of a problem without test rows, and return the estimator, or the one that was chosen."""
+    return _fit(estimator, problem, stream)
+
+
+def _fit(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None) -> NetworkEstimator:
+    if stream is not None:
+        if isinstance(estimator, Auto):
+            raise ValueError("the model auto needs all rows in memory. Use bnn or dgp for a table that is streamed.")
+        return stream.fit(estimator, problem)
+    estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator
 
 

@@ -41,6 +41,7 @@ class Problem:
         encoded: The same as numbers, by the schema of the training rows.
         y: Numbers (N,), or (N, O) for several targets; or labels (N,).
         targets: The names of the targets.
+        target_columns: What the targets were read as.
         task: "regression" or "classification".
         reason: Why this task.
         excluded: Columns that are ignored.
@@ -54,6 +55,7 @@ class Problem:
     encoded: EncodedTable
     y: Shaped[np.ndarray, "N *O"]
     targets: tuple[str, ...]
+    target_columns: tuple[Column, ...]
     task: str
     reason: str
     excluded: tuple[str, ...]
@@ -74,6 +76,7 @@ def make_problem(
     likelihood: str | None = None,
     target_transform: str = "auto",
     include: Sequence[str] | None = None,
+    num_rows: int | None = None,
 ) -> Problem:
     """Make a prediction problem from a table.
 
@@ -88,6 +91,7 @@ def make_problem(
         likelihood: Name of the likelihood that the model will have. Default: that of the task.
         target_transform: As in `BNNRegressor`.
         include: Columns to use even if they look like row numbers. Default: none.
+        num_rows: Number of rows of which the table is a sample. Default: it is the whole table.
 
     Example:
         >>> import pandas as pd
@@ -104,18 +108,15 @@ def make_problem(
     check_known("likelihood", likelihood or "auto", ("auto", *REGRESSION, *CLASSIFICATION))
     if len(table) < MIN_ROWS:
         raise TableError(f"the table has {counted(len(table), 'row')}; at least {MIN_ROWS} are needed")
-    for name in targets:
-        check_complete(table[name], f"target {name!r}", "Remove those rows.")
+    _check_targets(table, targets)
     columns = [_describe_target(table[name]) for name in targets]
     task, reason = (task, "requested") if task else _infer_task(table[list(targets)], columns[0], likelihood)
     check_known("task", task, ("regression", "classification"))
     if task == "classification" and len(targets) > 1:
         raise ValueError(f"classification has one target, got {quoted(targets)}. Fit a model for each.")
-    if task == "classification":
-        y = groups = _to_labels(columns[0], table[targets[0]])
-    else:
-        y = np.stack([_to_numbers(column, table[column.name]) for column in columns], 1)
-        y, groups = y[:, 0] if len(targets) == 1 else y, np.zeros(len(table))
+    y = _encode_targets(table, columns, task)
+    _check_variation(y, targets, task)
+    groups = y if task == "classification" else np.zeros(len(table))
     train, test = _split(groups, test_fraction, seed)
     if test_fraction and not len(test):
         raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
@@ -126,11 +127,39 @@ def make_problem(
     else:
         is_log = choose_log_scale(target_transform, likelihood or "auto", y[train])
         numbers = numeric_effect_targets(y[train], is_log, targets)
-    encoded = learn_schema(inputs, impute, train, numbers, include or ())
+    encoded = learn_schema(inputs, impute, train, numbers, include or (), num_rows)
     warn_of_unseen(encoded.find_unseen(inputs))
+    names, ignored = tuple(targets), tuple(exclude)
     return Problem(
-        inputs, encoded, y, tuple(targets), task, reason, tuple(exclude), is_log, target_transform, train, test
+        inputs, encoded, y, names, tuple(columns), task, reason, ignored, is_log, target_transform, train, test
     )
+
+
+def read_targets(problem: Problem, table: pd.DataFrame) -> Shaped[np.ndarray, "N *O"]:
+    """The targets of further rows of the table that a problem was made from."""
+    _check_targets(table, problem.targets)
+    return _encode_targets(table, problem.target_columns, problem.task)
+
+
+def _check_targets(table: pd.DataFrame, targets: Sequence[str]) -> None:
+    for name in targets:
+        check_complete(table[name], f"target {name!r}", "Remove those rows.")
+
+
+def _encode_targets(table: pd.DataFrame, columns: Sequence[Column], task: str) -> Shaped[np.ndarray, "N *O"]:
+    if task == "classification":
+        return _to_labels(columns[0], table[columns[0].name])
+    y = np.stack([_to_numbers(column, table[column.name]) for column in columns], 1)
+    return y[:, 0] if len(columns) == 1 else y
+
+
+def _check_variation(y: Shaped[np.ndarray, "N *O"], targets: Sequence[str], task: str) -> None:
+    """Refuse targets with one class or one value."""
+    for name, values in zip(targets, y.reshape(len(y), -1).T, strict=True):
+        if task == "classification" and len(classes := np.unique(values)) < 2:
+            raise TableError(f"target {name!r} has only one class, {classes.tolist()[0]!r}")
+        if task == "regression" and (values == values[0]).all():
+            raise TableError(f"target {name!r} is constant, so there is nothing to predict")
 
 
 def _describe_target(values: pd.Series) -> Column:
@@ -176,10 +205,7 @@ def _infer_task(targets: pd.DataFrame, column: Column, likelihood: str | None) -
 def _to_numbers(column: Column, values: pd.Series) -> Float[np.ndarray, " N"]:
     if isinstance(column, CategoricalColumn):
         raise TableError(f"target {column.name!r} is text, e.g. {column.categories[0]!r}", "Regression needs numbers.")
-    numbers = column.to_codes(values)
-    if (numbers == numbers[0]).all():
-        raise TableError(f"target {column.name!r} is constant, so there is nothing to predict")
-    return numbers
+    return encode(column, values)
 
 
 def _to_labels(column: Column, values: pd.Series) -> Shaped[np.ndarray, " N"]:
@@ -192,9 +218,6 @@ def _to_labels(column: Column, values: pd.Series) -> Shaped[np.ndarray, " N"]:
         if (fractions := numbers[numbers % 1 != 0]).size:
             raise TableError(f"target {column.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
         labels = numbers.astype(np.int64)
-    classes = np.unique(labels)
-    if len(classes) < 2:
-        raise TableError(f"target {column.name!r} has only one class, {classes.tolist()[0]!r}")
     return labels
 
 

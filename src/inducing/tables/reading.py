@@ -20,6 +20,8 @@ CSV, PARQUET = (".csv", ".csv.gz"), (".parquet", ".pq")
 # pandas parses numbers exactly since 3.1, where the option is deprecated; before, the last digit may be wrong. Before 3.1 it
 # also drops surplus fields of the first row of a chunk without an error
 IS_OLD = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+# how many times smaller a table is in a .gz file
+GZIP_RATIO = 4.0
 EXACT: dict[str, Any] = {"float_precision": "round_trip"} if IS_OLD else {}
 
 
@@ -70,6 +72,27 @@ def count_rows(path: str | Path) -> int | None:
     return max(lines - 1, 0)
 
 
+def measure_table(path: str | Path) -> float:
+    """Estimate the memory of a whole table in bytes, without reading it."""
+    path = Path(path)
+    if not path.is_file() or not path.name.endswith(CSV + PARQUET):
+        # the reader says what is wrong
+        return 0.0
+    if path.name.endswith(PARQUET):
+        try:
+            metadata = _open_parquet(path).metadata
+        except (OSError, ValueError):
+            # the reader says what is wrong
+            return 0.0
+        return float(metadata.num_rows * metadata.num_columns * 8)
+    return path.stat().st_size * (GZIP_RATIO if path.name.endswith(".gz") else 1.0)
+
+
+def read_headings(path: str | Path) -> list[str]:
+    """The names of the columns of a CSV file."""
+    return list(next(read_chunks(path, 1)).columns)
+
+
 def _read_csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[pd.DataFrame]:
     # read without a header, duplicate headings keep their names, and a second row that is longer is an error
     for count in (1, 2):
@@ -96,9 +119,22 @@ def _read_parquet(path: Path, rows: int | None) -> Iterator[pd.DataFrame]:
         yield file.read().to_pandas()
         return
     first = 0
-    for batch in file.iter_batches(rows):
-        yield batch.to_pandas().set_axis(pd.RangeIndex(first, first + len(batch)))
-        first += len(batch)
+    for groups in _bundle_groups(file.metadata, rows):
+        for batch in file.iter_batches(rows, row_groups=groups):
+            yield batch.to_pandas().set_axis(pd.RangeIndex(first, first + len(batch)))
+            first += len(batch)
+
+
+def _bundle_groups(metadata: Any, rows: int) -> Iterator[list[int]]:
+    """Consecutive row groups that have together at least so many rows. Those of one call stay in the memory of pyarrow."""
+    groups, count = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        groups, count = [*groups, group], count + metadata.row_group(group).num_rows
+        if count >= rows:
+            yield groups
+            groups, count = [], 0
+    if groups:
+        yield groups
 
 
 def _check_headings(path: Path, headings: list[str]) -> None:

@@ -15,8 +15,16 @@ from inducing.arrays import as_tensor
 from inducing.extras import require
 from inducing.pages import Block, Cell, Heading, Image, Page, Table
 from inducing.prediction import metrics
+from inducing.tables.errors import counted
+from inducing.tables.explaining import Importance, compute_dependence, measure_importances
+from inducing.tables.figures import format_numbers, plot_dependence, plot_importances, shorten
 from inducing.tables.fitting import TableFit
+from inducing.tables.numbers import decimals_of, decimals_of_predictions, format_number
 
+# columns with importances and with curves; classes with curves
+SHOWN_IMPORTANCES, SHOWN_CURVES, CURVES_OF_CLASSES = 12, 6, 4
+# the least height of an axis, of the range of the most important column
+LEAST_HEIGHT = 0.1
 # rows in figures; rows and columns in the list of uncertain rows; classes in the confusion matrix
 FIGURE_ROWS, UNCERTAIN_ROWS, UNCERTAIN_COLUMNS, SHOWN_CLASSES = 1000, 10, 8, 30
 SCORE_NOTES = {
@@ -50,8 +58,8 @@ def report_page(fit: TableFit, source: str) -> Page:
     """
     problem = fit.problem
     introduction = (
-        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {len(problem.train)} training rows, "
-        f"{len(problem.test)} test rows drawn at random. Scores and figures are of the test rows."
+        f"{type(fit.estimator).__name__}: {problem.task} ({problem.reason}). {counted(fit.num_train, 'training row')}, "
+        f"{counted(len(problem.test), 'test row')} drawn at random. Scores and figures are of the test rows."
     )
     details = _classification if problem.task == "classification" else _regression
     blocks = [
@@ -60,6 +68,7 @@ def report_page(fit: TableFit, source: str) -> Page:
         fit.score_table(note=SCORE_NOTES[problem.task]),
         *(f"{loss}." for loss in fit.losses),
         *details(fit),
+        *_explanations(fit),
         Heading("Most uncertain rows"),
         "The test rows with the most uncertain predictions. Rows are numbered from 0.",
         _uncertain_rows(fit),
@@ -104,6 +113,53 @@ def _classification(fit: TableFit) -> Iterator[Block]:
     yield _image("calibration", caption, plots.plot_reliability, fit.predictive, fit.y_test)
 
 
+def _explanations(fit: TableFit) -> Iterator[Block]:
+    """The importances of columns, and the partial dependence on the most important ones."""
+    importances, is_regression = measure_importances(fit), fit.problem.task == "regression"
+    shown = importances[:SHOWN_IMPORTANCES]
+    what = "the RMSE increases" if is_regression else "the log-likelihood of a row decreases, in nats,"
+    units = ", in standard deviations of the targets" if len(fit.problem.targets) > 1 else ""
+    rest = len(importances) - len(shown)
+    yield Heading("Importance of columns")
+    yield (
+        f"By how much {what}{units} if the values of a column are shuffled among the test rows: mean and standard "
+        "deviation of five repeats. Columns that carry the same information share their importance."
+        + f" {rest} less important columns are not shown."
+        * bool(rest)
+    )
+    label = "increase of the RMSE" if is_regression else "decrease of the log-likelihood"
+    write = fit.write_error if is_regression else "{:.3f}".format
+    size = (4.4, 0.9 + 0.32 * len(shown))
+    yield _image("importances of columns", "", plot_importances, shown, write, label, size=size)
+    yield Heading("Partial dependence")
+    yield (
+        "The average prediction if all test rows had the same value in a column, for the most important columns. It is not "
+        "a causal effect. Bands: 90 % of the posterior draws of this average, without the noise. Marks on the axis: deciles "
+        "of the training rows. The scales of the figures differ."
+    )
+    yield from _curves(fit, importances[:SHOWN_CURVES])
+
+
+def _curves(fit: TableFit, importances: list[Importance]) -> Iterator[Block]:
+    found = [compute_dependence(fit, importance.column) for importance in importances]
+    groups: list[tuple[list[int], list[str], str]]
+    if fit.problem.task == "regression":
+        groups = [([output], [], name) for output, name in enumerate(fit.problem.targets)]
+    else:
+        classes = [str(label) for label in fit.estimator.classes_.tolist()]
+        most_frequent = np.argsort(-fit.predictive.mean.mean(0).numpy(), kind="stable")[:CURVES_OF_CLASSES].tolist()
+        two, names = len(classes) == 2, [shorten(classes[k], 20) for k in most_frequent]
+        groups = [([1], [], f"probability of {classes[1]}") if two else (most_frequent, names, "probability")]
+    for outputs, names, label in groups:
+        ends = [(float(each.low[:, outputs].min()), float(each.high[:, outputs].max())) for each in found]
+        widest = max(high - low for low, high in ends) or 1.0
+        for each, (low, high) in zip(found, ends, strict=True):
+            # a column without an effect looks flat
+            half, centre = max(0.55 * (high - low), LEAST_HEIGHT / 2 * widest), (low + high) / 2
+            alt, limits = f"partial dependence of {label} on {each.column.name}", (centre - half, centre + half)
+            yield _image(alt, "", plot_dependence, each, outputs, names, label, limits)
+
+
 def _uncertain_rows(fit: TableFit) -> Table:
     """The test rows with the largest entropy or standard deviation; targets are weighted by their mean deviation."""
     problem, predictive = fit.problem, fit.predictive
@@ -112,18 +168,23 @@ def _uncertain_rows(fit: TableFit) -> Table:
         uncertainty = metrics.entropy(predictive).numpy()
         probability, predicted = predictive.mean.max(1)
         headings = [f"{problem.targets[0]}, true", "predicted", "probability"]
-        cells = [*truth.T, fit.estimator.classes_[predicted], probability.tolist()]
+        cells = [*truth.T, fit.estimator.classes_[predicted], [f"{each:.3f}" for each in probability.tolist()]]
     else:
         std = predictive.stddev.numpy()
         uncertainty = (std / np.maximum(std.mean(0), 1e-300)).mean(1)
         parts = [truth.astype(float), predictive.mean, std, predictive.epistemic.sqrt()]
         headings = [f for name in problem.targets for f in (f"{name}, true", "predicted", "± std", "epistemic std")]
-        cells = [np.asarray(part)[:, k] for k in range(len(problem.targets)) for part in parts]
+        written = [(decimals_of(column), *[decimals_of_predictions(column)] * 3) for column in truth.astype(float).T]
+        cells = [
+            _written(np.asarray(part)[:, k], decimals)
+            for k in range(len(problem.targets))
+            for part, decimals in zip(parts, written[k], strict=True)
+        ]
     inputs = problem.inputs.iloc[problem.test]
     names = list(inputs.columns[:UNCERTAIN_COLUMNS])
-    columns = [inputs.index, *cells, *(inputs[name] for name in names)]
+    columns = [inputs.index, *cells, *(_written(inputs[name]) for name in names)]
     order = np.argsort(-uncertainty, kind="stable")[:UNCERTAIN_ROWS]
-    rows = [[_short(np.asarray(column)[row]) for column in columns] for row in order]
+    rows = [[_short(column[row]) for column in columns] for row in order]
     hidden = inputs.shape[1] - len(names)
     note = f"{hidden} more columns are not shown." if hidden else ""
     return Table(["row", *map(_short, [*headings, *names])], rows, note=note)
@@ -147,15 +208,33 @@ def _settings(fit: TableFit, source: str) -> Table:
     return Table(["setting", "value"], rows, text_columns=2)
 
 
-def _image(alt: str, caption: str, plot: Callable[..., object], *arguments: Any, **options: Any) -> Image:
+def _image(
+    alt: str,
+    caption: str,
+    plot: Callable[..., object],
+    *arguments: Any,
+    size: tuple[float, float] = (4.4, 3.4),
+    **options: Any,
+) -> Image:
     require("matplotlib")
     from matplotlib.figure import Figure
 
-    figure = Figure((4.4, 3.4), layout="constrained")
-    plot(*arguments, **options, ax=figure.add_subplot())
+    figure = Figure(size, layout="constrained")
+    ax = figure.add_subplot()
+    plot(*arguments, **options, ax=ax)
+    format_numbers(ax)
     return Image(figure, alt, caption, "svg")
 
 
+def _written(values: Any, decimals: int | None = None) -> list[object]:
+    """The numbers of a column as texts, with the same decimals. Default: those of the column. Other values stay."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        return list(array)
+    places = decimals_of(array) if decimals is None else decimals
+    return ["" if value != value else format_number(value, places) for value in array.tolist()]
+
+
 def _short(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 40 else text[:39] + "…"
+    text = format_number(value) if isinstance(value, float) else str(value)
+    return shorten(text, 40)

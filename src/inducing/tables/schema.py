@@ -240,6 +240,7 @@ def learn_schema(
     train: Int[np.ndarray, " T"] | slice = slice(None),
     targets: pd.DataFrame | None = None,
     include: Collection[str] = (),
+    num_rows: int | None = None,
 ) -> EncodedTable:
     """Learn a schema from the training rows of a table, and encode all rows.
 
@@ -251,6 +252,7 @@ def learn_schema(
         train: Positions of the training rows.
         targets: Numbers to predict in the training rows, for text with many levels.
         include: Columns to use even if they look like row numbers.
+        num_rows: Number of rows of which the table is a sample. Default: it is the whole table.
     """
     check_table(table)
     if table.empty:
@@ -259,7 +261,7 @@ def learn_schema(
     found, errors = [], list[TableError]()
     for name in table.columns:
         try:
-            column = _learn_column(table[name], impute, train, targets, include)
+            column = _learn_column(table[name], impute, train, targets, include, num_rows)
             found.append((column, encode(column, table[name])))
         except TableError as error:
             errors.append(error)
@@ -271,7 +273,7 @@ def learn_schema(
         if numbered := [
             column.name for column in ignored if column.reason == ROW_NUMBERS and column.name not in include
         ]:
-            return learn_schema(table, impute, train, targets, numbered)
+            return learn_schema(table, impute, train, targets, numbered, num_rows)
         raise TableError("no column can be used: " + "; ".join(f"{each.name!r} ({each.reason})" for each in ignored))
     encoded = EncodedTable(Schema(columns), codes)
     if targets is not None and any(isinstance(column, LevelColumn) for column in columns):
@@ -286,6 +288,7 @@ def _learn_column(
     train: Int[np.ndarray, " T"] | slice,
     targets: pd.DataFrame | None,
     include: Collection[str],
+    num_rows: int | None,
 ) -> Column:
     """Describe a column by its training rows. Whether it identifies rows is judged by all rows."""
     name, known = str(values.name), values.iloc[train]
@@ -296,7 +299,7 @@ def _learn_column(
     # missing values are NaN
     if len(codes) > 1 and (codes == codes[0]).all():
         return IgnoredColumn(name, "constant")
-    if are_row_numbers(values) and name not in include:
+    if are_row_numbers(values, num_rows) and name not in include:
         return IgnoredColumn(name, ROW_NUMBERS)
     if not isinstance(column, CategoricalColumn) or not are_many(number := len(column.categories), len(known)):
         return column

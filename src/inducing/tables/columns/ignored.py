@@ -50,9 +50,9 @@ class IgnoredColumn(Column):
         return "left out", self.reason
 
 
-def are_row_numbers(values: pd.Series) -> bool:
-    """Whether values are consecutive whole numbers, each once, in any order."""
+def are_row_numbers(values: pd.Series, num_rows: int | None = None) -> bool:
+    """Whether values are consecutive whole numbers, each once, in any order; or a sample of so many such numbers."""
     if not types.is_integer_dtype(values.dtype) or len(values) < MIN_DISTINCT or values.isna().any():
         return False
-    numbers = np.sort(values.to_numpy())
-    return bool((numbers[1:] - numbers[:-1] == 1).all())
+    numbers = values.to_numpy()
+    return int(numbers.max()) - int(numbers.min()) < (num_rows or len(values)) and values.is_unique

@@ -22,6 +22,7 @@ from pandas.api import types
 from inducing.tables.columns.base import DURATIONS, TIMES, Column, describe_missing
 from inducing.tables.columns.numbers_in_text import Comma, parse_numbers
 from inducing.tables.errors import TableError, counted, quoted
+from inducing.tables.numbers import format_number
 
 # r in interquartile ranges: 5.4 standard deviations of a normal distribution
 REACH = 4.0
@@ -107,7 +108,9 @@ class NumericColumn(Column):
     def describe(self) -> tuple[str, str]:
         read_as = f"number in {self.unit}" if self.unit else "number"
         done = f"{counted(self.outliers, 'outlier')} compressed" if self.outliers else "unchanged"
-        return read_as, done + describe_missing(self.missing, f"median {self.fill:.4g}, and an indicator")
+        return read_as, done + describe_missing(
+            self.missing, f"median {format_number(self.fill or 0.0)}, and an indicator"
+        )
 
     def _to_numbers(self, values: pd.Series) -> Float[np.ndarray, " N"]:
         if isinstance(values.dtype, pd.CategoricalDtype) and types.is_bool_dtype(values.dtype):
