@@ -28,7 +28,7 @@ from inducing.linalg.noise import seeded
 
 STORE = Store(ROOT / "benchmarks" / "calibration.jsonl")
 # simulations of each method, and of those that take less than a second; simulations that are repeated with twice the steps
-SIMULATIONS, CHEAP_SIMULATIONS, CHECKS = 200, 400, 10
+SIMULATIONS, CHEAP_SIMULATIONS, CHECKS = 200, 400, 5
 # posterior draws, among which the truth has one of 100 ranks
 DRAWS = 99
 NOISE, HIDDEN = 0.05, 10
@@ -82,6 +82,7 @@ class Method(NamedTuple):
 
 
 def likelihood() -> inducing.Gaussian:
+    """The known noise."""
     return inducing.Gaussian(NOISE, learn_variance=False)
 
 
@@ -183,11 +184,13 @@ def draw_prior(simulation: Simulation, factor: int) -> Found:
 
 
 def draw_jointly(fitted: inducing.Network, seed: int) -> Tensor:
+    """Draws of Gaussian processes at all rows."""
     with torch.no_grad():
         return fitted.draw(DRAWS, seeded(seed, "calibration, draws"), joint=True)(ROWS.to(fitted.dtype)).float()
 
 
 def trained(model: str, make: Callable[[str, int, float], Infer], posterior: str, steps: int, rate: float) -> Method:
+    """A method that maximises the ELBO with Adam."""
     return Method(model, make(posterior, steps, rate), {"num_steps": steps, "learning_rate": rate}, SIMULATIONS)
 
 
