@@ -28,7 +28,7 @@ from inducing.linalg.noise import seeded
 
 STORE = Store(ROOT / "benchmarks" / "calibration.jsonl")
 # simulations of each method, and of those that take less than a second; simulations that are repeated with twice the steps
-SIMULATIONS, CHEAP_SIMULATIONS, CHECKS = 200, 400, 5
+SIMULATIONS, CHEAP_SIMULATIONS, CHECKS = 200, 400, 4
 # posterior draws, among which the truth has one of 100 ranks
 DRAWS = 99
 NOISE, HIDDEN = 0.05, 10
@@ -198,10 +198,10 @@ METHODS = {
     "gp": Method("gp", exact_process, {}, CHEAP_SIMULATIONS),
     "hmc": Method("network", sample_hmc, HMC, CHEAP_SIMULATIONS),
     "prior": Method("network", draw_prior, {}, CHEAP_SIMULATIONS),
-    "global": trained("network", fit_network, "global", 400, 0.05),
-    "factorised": trained("network", fit_network, "factorised", 800, 0.1),
-    "local": trained("network", fit_network, "local", 800, 0.1),
-    "deep gp, global": trained("deep gp", fit_processes, "global", 400, 0.05),
+    "global": trained("network", fit_network, "global", 200, 0.1),
+    "factorised": trained("network", fit_network, "factorised", 500, 0.15),
+    "local": trained("network", fit_network, "local", 500, 0.15),
+    "deep gp, global": trained("deep gp", fit_processes, "global", 200, 0.1),
     "deep gp, dsvi": trained("deep gp", fit_processes, "dsvi", 800, 0.1),
 }
 
