@@ -219,10 +219,15 @@ def measure(simulation: Simulation, draws: Tensor) -> dict[str, Any]:
     return {"ranks": ranks.tolist(), "spreads": draws[:, tests, 0].std(0).tolist()}
 
 
+def configuration(name: str, number: int, factor: int) -> dict[str, Any]:
+    """What identifies a run in the store."""
+    settings = METHODS[name].settings
+    return {"method": name, "split": number, "factor": factor, "noise": NOISE, "draws": DRAWS, **settings}
+
+
 def run(name: str, number: int, factor: int = 1) -> None:
     """Simulate, infer, and store ranks and spreads, unless they are in the store."""
-    method = METHODS[name]
-    config = {"method": name, "split": number, "factor": factor, "noise": NOISE, "draws": DRAWS, **method.settings}
+    method, config = METHODS[name], configuration(name, number, factor)
     if config_key(config) in STORE.results():
         return
     start = time.process_time()
