@@ -22,23 +22,24 @@ NUM_FUNCTIONS = len(calibration.TESTS)
 INTRODUCTION = f"""Made by `python -m benchmarks.calibration` from the runs in `benchmarks/calibration.jsonl`.
 
 *Simulation-based calibration* (Talts et al., 2018) draws a function from the prior, simulates data from it, infers the
-function from the data, and ranks the true function value among {calibration.DRAWS} posterior draws. If the inference is exact, the truth
-is like one more draw, so over many simulations all ranks are equally frequent. No exact posterior is needed for the test,
-which therefore also applies to deep Gaussian processes.
+function from the data, and ranks the true function value among {calibration.DRAWS} posterior draws. If the inference is
+exact, the truth is like one more draw, so over many simulations all ranks are equally frequent. No exact posterior is needed
+for comparison, so the test also applies to deep Gaussian processes.
 
-A small model with everything known: {len(calibration.INPUTS)} inputs in [-1.5, -0.5] and [0.5, 1.5], noise variance {calibration.NOISE}. *HMC*,
-*factorised*, *local* and *global* infer a network with one hidden layer of {calibration.HIDDEN} units (ReLU, NealPrior), from the same
-simulated data. Deep GPs have two layers with the default kernel, fixed. The truth is ranked by the function value among the
-data (-1), in the gap (0) and beyond the data (2.5), and by the log-likelihood log p(y | f). The last is needed because some
-posteriors that ignore data pass the others: *prior*, a control, draws from the prior. *One GP, exact* is the other control."""
-PICTURE = """Each panel shows the difference between the distribution function of the ranks and that of uniform ranks.
-Grey: the region in which the whole curve of an exact method stays in 95 % of all cases (Säilynoja, Bürkner & Vehtari, 2022).
-An S that first rises and then falls below zero: too many truths are outside the draws, so the posterior is too narrow. An S
-that first falls: too wide. A curve below zero: ranks are too high, so the draws are too low. For log p(y | f) this means that
+The models are small, and their noise and hyperparameters are known: {len(calibration.INPUTS)} inputs in [-1.5, -0.5] and
+[0.5, 1.5], noise variance {calibration.NOISE}. *HMC*, *factorised*, *local* and *global* infer a network with one hidden
+layer of {calibration.HIDDEN} units (ReLU, `NealPrior`), from the same simulated data. Deep GPs have two layers with the
+default kernel, fixed. The truth is ranked by the function value among the data (-1), in the gap (0) and beyond the data
+(2.5), and by the log-likelihood log p(y | f). Two controls: *one GP, exact* has its closed-form posterior. *Prior* ignores
+the data. It passes for function values, as it must, and shows why the log-likelihood is needed (Modrák et al., 2023)."""
+PICTURE = """Each panel shows the difference between the distribution function of the ranks and that of uniform ranks. Grey:
+the region in which the whole curve of an exact method stays in 95 % of all cases (Säilynoja, Bürkner & Vehtari, 2022). A
+curve that is first above and then below zero: too many truths are at the edge of the draws or outside, so the posterior is
+too narrow. First below and then above: too wide. A curve below zero: ranks are too high. For log p(y | f) this means that
 the draws fit the data less well than the truth does."""
-COVERAGE = """Share of true function values inside the central intervals of 50 % and 90 %, and the spread (standard deviation)
-of the draws divided by that of HMC on the same data, geometric means. Standard errors of shares at one input are at most
-{half:.0f} and {most:.0f} percentage points for the nominal values."""
+COVERAGE = """Share of true function values inside the central intervals of 50 % and 90 %, and the spread (standard
+deviation) of the draws divided by that of HMC on the same data, geometric means. For an exact method the standard errors of
+the shares are at most {half:.1f} and {most:.1f} percentage points."""
 
 
 class Found(NamedTuple):
@@ -118,8 +119,8 @@ def verdicts(methods: list[Found]) -> str:
     """One sentence about those that pass and those that do not."""
     passed, failed = ([each.label for each in methods if (each.corrected > 0.05) is wanted] for wanted in (True, False))
     return (
-        f"Passed at the level 5 %: {', '.join(passed) or 'none'}. Not passed: {', '.join(failed) or 'none'}. The p-value of a "
-        "method is the smallest of its four, times four (Bonferroni)."
+        f"Passed at the level 5 %: {'; '.join(passed) or 'none'}. Not passed: {'; '.join(failed) or 'none'}. The p-value of "
+        "a method is the smallest of its four, times four (Bonferroni)."
     )
 
 
@@ -166,9 +167,9 @@ def losses(found: dict[str, Found]) -> list[str]:
         half, most = (float(np.mean(each.coverages(level))) for level in (0.5, 0.9))
         median = float(np.median(each.ranks[:, -1]))
         text = (
-            f"*{each.label}*: intervals of 50 % and 90 % contain {100 * half:.0f} % and {100 * most:.0f} % of the true values "
-            f"(mean of the three inputs). In the median simulation the truth fits the data better than {median:.0f} of "
-            f"{calibration.DRAWS} draws; 49 or 50 would be exact."
+            f"*{each.label}*: intervals of 50 % and 90 % contain {100 * half:.0f} % and {100 * most:.0f} % of the true "
+            f"values (mean of the three inputs). In the median simulation the truth fits the data better than {median:.0f} "
+            f"of {calibration.DRAWS} draws; about 50 would be exact."
         )
         if "hmc" in found and calibration.METHODS[each.name].model == "network":
             ratios = each.spreads(found["hmc"])
@@ -186,11 +187,11 @@ def convergence(found: dict[str, Found]) -> list[str]:
         unsolved = sum(each["r_hat"] >= calibration.MAX_R_HAT or each["ess"] <= calibration.MIN_ESS for each in metrics)
         texts.append(
             f"*HMC*: {settings['num_chains']} chains with {settings['num_warmup']} warm-up iterations and "
-            f"{settings['num_samples']} more, of which 3, at distances of 40, are ranked. Runs in which R-hat of an output is "
-            f"above {calibration.MAX_R_HAT} or an effective sample size is below {calibration.MIN_ESS} are repeated with twice "
-            f"the length, up to {calibration.MAX_DOUBLINGS} times: {longer} of {len(metrics)} runs, and {unsolved} did not meet "
-            f"the rule in the end. Over all runs the largest R-hat is {max(each['r_hat'] for each in metrics):.3f}, the median "
-            f"of the smallest effective sample sizes {np.median([each['ess'] for each in metrics]):.0f}."
+            f"{settings['num_samples']} more, of which 3, at distances of 40, are ranked. Runs in which R-hat of an output "
+            f"is above {calibration.MAX_R_HAT} or an effective sample size is below {calibration.MIN_ESS} are repeated with "
+            f"twice the length, up to {calibration.MAX_DOUBLINGS} times: {longer} of {len(metrics)} runs, and {unsolved} "
+            f"did not meet the rule in the end. The largest R-hat is {max(each['r_hat'] for each in metrics):.3f}, the "
+            f"median of the smallest effective sample sizes {np.median([each['ess'] for each in metrics]):.0f}."
         )
     for each in found.values():
         pairs = [(each.runs[n], run) for n, run in each.repeated.items() if n in each.runs and "elbo" in run["metrics"]]
@@ -204,9 +205,9 @@ def convergence(found: dict[str, Found]) -> list[str]:
         ]
         steps = calibration.METHODS[each.name].settings["num_steps"]
         texts.append(
-            f"*{each.label}*: {steps} steps. In {len(pairs)} simulations with twice the steps, the ELBO is {np.mean(gains):+.2f} "
-            f"nats higher on average (between {min(gains):+.2f} and {max(gains):+.2f}), and ranks move by {np.mean(moves):.1f} "
-            f"on average, at most {max(moves)}."
+            f"*{each.label}*: {steps} steps. In {len(pairs)} simulations with twice the steps, the ELBO changes by "
+            f"{np.mean(gains):+.2f} nats on average (between {min(gains):+.2f} and {max(gains):+.2f}), and ranks move by "
+            f"{np.mean(moves):.1f} on average, at most {max(moves)}."
         )
     return texts
 
@@ -219,8 +220,8 @@ def versions(methods: list[Found]) -> str:
     return f"{len(runs)} runs of inducing {', '.join(commits)}; {minutes:.0f} minutes of one thread."
 
 
-REFERENCES = """- Modrák, Moon, Kim, Bürkner, Huurre, Faltejsková, Gelman & Vehtari, Simulation-based calibration checking for Bayesian
-  computation: the choice of test quantities shapes sensitivity (Bayesian Analysis 2023).
+REFERENCES = """- Modrák, Moon, Kim, Bürkner, Huurre, Faltejsková, Gelman & Vehtari, Simulation-based calibration checking
+  for Bayesian computation: the choice of test quantities shapes sensitivity (Bayesian Analysis 2023).
 - Säilynoja, Bürkner & Vehtari, Graphical test for discrete uniformity and its applications in goodness-of-fit evaluation and
   multiple sample comparison (Statistics and Computing 2022).
 - Talts, Betancourt, Simpson, Vehtari & Gelman, Validating Bayesian inference algorithms with simulation-based calibration
