@@ -164,7 +164,7 @@ def fit_processes(posterior: str, steps: int, rate: float) -> Infer:
     """Inference with a variational posterior over the values of a deep Gaussian process."""
 
     def infer(simulation: Simulation, factor: int) -> Found:
-        fitted = processes(2, posterior, INPUTS, simulation.targets if posterior == "global" else None)
+        fitted = processes(2, posterior, INPUTS, simulation.targets)
         stored = fit(fitted, simulation, factor * steps, rate)
         return draw_jointly(fitted, simulation.number), stored
 
@@ -202,7 +202,6 @@ METHODS = {
     "factorised": trained("network", fit_network, "factorised", 500, 0.15),
     "local": trained("network", fit_network, "local", 500, 0.15),
     "deep gp, global": trained("deep gp", fit_processes, "global", 200, 0.1),
-    "deep gp, dsvi": trained("deep gp", fit_processes, "dsvi", 800, 0.1),
 }
 
 

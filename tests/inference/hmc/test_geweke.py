@@ -73,7 +73,7 @@ def scores(simulator, sampler, num_chains, num_iterations):
 
 @pytest.mark.parametrize(
     ("num_chains", "num_iterations", "activation"),
-    [(500, 40, nn.Tanh), pytest.param(5000, 200, nn.ReLU, marks=pytest.mark.slow)],
+    [(500, 40, nn.Tanh), pytest.param(2000, 150, nn.ReLU, marks=pytest.mark.slow)],
     ids=["quick", "long"],
 )
 def test_the_two_simulators_agree(num_chains, num_iterations, activation):
