@@ -126,8 +126,8 @@ def cost_of_all(results: dict[str, Any]) -> str:
         return ""
     more = sorted(100 * (tight / standard - 1) for standard, tight in times)
     return (
-        f"A step with the tight conditional takes {more[len(more) // 2]:.0f} % more time in the median of the datasets (between "
-        f"{more[0]:.0f} % and {more[-1]:.0f} %, measured beside other work on the machine).\n"
+        f"A step with the tight conditional takes {more[len(more) // 2]:.0f} % more time in the median of the datasets "
+        f"(between {more[0]:.0f} % and {more[-1]:.0f} %, measured beside other work on the machine).\n"
     )
 
 
