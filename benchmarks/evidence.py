@@ -3,7 +3,8 @@
     python -m benchmarks.evidence    # evidence.json, evidence.md, docs/evidence.png; datasets in evidence.json are kept
 
 Three draws of the weights and two noise variances, 40 rows. The model is the one that simulated the data, with its noise.
-Every posterior is fitted with three seeds, one thread.
+Every posterior is fitted with three seeds, one thread. The first dataset of each noise is fitted once more with
+twice the number of steps, as a check of convergence.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ Importance: the importance-weighted bound of the best one with K = {SETTINGS["im
 
 | noise | data | log evidence | posterior | ELBO loses | mixture loses | importance loses | Pareto k |
 | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |
+"""
+CONVERGENCE = f"""
+Are the fits converged? The best seed once more, with {2 * SETTINGS["num_steps"]:,} instead of {SETTINGS["num_steps"]:,}
+steps. ELBOs in nats, from {SETTINGS["elbo_samples"]:,} samples.
+
+| noise | data | posterior | ELBO | ELBO, twice the steps | difference |
+| ---: | --- | --- | ---: | ---: | ---: |
 """
 
 
@@ -103,6 +111,24 @@ def run(noise: float, dataset: int) -> dict[str, Any]:
     return result
 
 
+def check_convergence(result: dict[str, Any]) -> None:
+    """Add the ELBO of each posterior after twice the number of steps, with the seed that was best."""
+    likelihood = inducing.Gaussian(result["noise"], learn_variance=False)
+    x, y, _ = simulate(result["dataset"], likelihood)
+    for posterior in POSTERIORS:
+        elbos = result[posterior]["elbos"]
+        seed = elbos.index(max(elbos))
+        start, network = time.perf_counter(), model(posterior, x, y, seed)
+        inducing.fit(network, likelihood, (x, y), num_steps=2 * SETTINGS["num_steps"], seed=seed, progress=False)
+        seconds = time.perf_counter() - start
+        terms = inducing.evaluate(network, likelihood, (x, y), SETTINGS["elbo_samples"])
+        result[posterior]["doubled"] = {
+            "elbo": float(terms.elbo),
+            "elbo_error": float(terms.samples.std() / SETTINGS["elbo_samples"] ** 0.5),
+            "seconds": seconds,
+        }
+
+
 def evidence_of(result: dict[str, Any]) -> float:
     """The mean of the lower and the upper bound."""
     return (result["lower"] + result["upper"]) / 2
@@ -121,7 +147,21 @@ def page(results: list[dict[str, Any]]) -> str:
             losses = [evidence - value for value in (max(found["elbos"]), found["mixture"], found["importance"])]
             labels = [str(result["noise"]), str(result["dataset"]), bounds, posterior]
             rows.append(" | ".join([*labels, *(f"{loss:.2f}" for loss in losses), f"{found['pareto_k']:.2f}"]))
-    return INTRODUCTION + "".join(f"| {row} |\n" for row in rows)
+    return INTRODUCTION + "".join(f"| {row} |\n" for row in rows) + convergence(results)
+
+
+def convergence(results: list[dict[str, Any]]) -> str:
+    """What twice the number of steps changes, for the datasets that were checked."""
+    rows = []
+    for result in results:
+        for posterior in (name for name in POSTERIORS if "doubled" in result[name]):
+            found = result[posterior]
+            elbo, doubled = max(found["elbos"]), found["doubled"]
+            error = found["elbo_errors"][found["elbos"].index(elbo)]
+            labels = [str(result["noise"]), str(result["dataset"]), posterior]
+            values = [f"{elbo:.2f} ± {error:.2f}", f"{doubled['elbo']:.2f} ± {doubled['elbo_error']:.2f}"]
+            rows.append(" | ".join([*labels, *values, f"{doubled['elbo'] - elbo:+.2f}"]))
+    return CONVERGENCE + "".join(f"| {row} |\n" for row in rows) if rows else ""
 
 
 def draw(results: list[dict[str, Any]]) -> None:
@@ -163,6 +203,11 @@ def main() -> None:
             results.append(run(noise, dataset))
             RESULTS.write_text(json.dumps(results) + "\n")
             print("\n".join(page(results).splitlines()[-len(POSTERIORS) :]), flush=True)
+    for result in results:
+        if result["dataset"] == 0 and "doubled" not in result[POSTERIORS[-1]]:
+            check_convergence(result)
+            RESULTS.write_text(json.dumps(results) + "\n")
+            print(convergence([result]), flush=True)
     PAGE.write_text(page(results))
     draw(results)
 

@@ -13,5 +13,8 @@ def test_one_dataset_in_short(monkeypatch, tmp_path):
     rows = evidence.page([found]).splitlines()[-3:]
     assert [row.split(" | ")[3] for row in rows] == list(evidence.POSTERIORS)
     assert all(len(found[posterior]["elbos"]) == 2 for posterior in evidence.POSTERIORS)
+    evidence.check_convergence(found)
+    rows = evidence.page([found]).splitlines()[-3:]
+    assert [row.split(" | ")[2] for row in rows] == list(evidence.POSTERIORS)
     evidence.draw([found])
     assert evidence.FIGURE.exists()

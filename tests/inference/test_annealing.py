@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 
 import inducing
 from inducing.inference.annealing import Annealing, Evidence, choose_step_sizes, log_likelihood, tempered
-from inducing.inference.hmc.sampler import WeightPosterior, start_at_prior
+from inducing.inference.hmc.whitened import WhitenedPosterior, start_at_prior
 from inducing.inference.importance import ImportanceWeightedBound
 from inducing.linalg.noise import seeded
 
@@ -38,7 +38,7 @@ def log_evidence():
 def test_weights_are_unbiased_in_both_directions_with_few_temperatures():
     """E[v] = p(y) and E[1 / v] = 1 / p(y), with an exact posterior sample for each chain."""
     network = exact()
-    target = WeightPosterior(network, gaussian(), (X, Y))
+    target = WhitenedPosterior(network, gaussian(), (X, Y))
     # with fewer temperatures or larger steps the tail of 1 / v is heavy, and its mean cannot be tested
     annealing = Annealing(target, [0.0, *(1.3 ** (index - 20) for index in range(21))], [0.4] * 22, 3)
     start = start_at_prior(target, 20_000, seeded(0, "prior")).position
@@ -90,7 +90,7 @@ def test_the_bounds_of_a_network_are_close_for_simulated_data():
 
 
 def test_the_tempered_potential_and_its_gradient():
-    target = WeightPosterior(exact(), gaussian(), (X, Y))
+    target = WhitenedPosterior(exact(), gaussian(), (X, Y))
     position = start_at_prior(target, 2, seeded(0, "prior")).position.requires_grad_()
     point = tempered(target(position), 0.3)
     potential = position.square().sum(-1) / 2 - 0.3 * target.log_likelihood(position)
@@ -102,7 +102,7 @@ def test_the_tempered_potential_and_its_gradient():
 
 def test_step_sizes_decrease_towards_the_posterior():
     likelihood = inducing.Gaussian(1e-4, learn_variance=False).double()
-    target = WeightPosterior(exact(), likelihood, (X, Y))
+    target = WhitenedPosterior(exact(), likelihood, (X, Y))
     generator = seeded(0, "pilot")
     temperatures = [(index / 400) ** 4 for index in range(401)]
     found = choose_step_sizes(target, start_at_prior(target, 16, generator), temperatures, 5, generator)
@@ -111,11 +111,11 @@ def test_step_sizes_decrease_towards_the_posterior():
 
 
 def test_positions_and_weights_are_inverse():
-    target = WeightPosterior(
+    target = WhitenedPosterior(
         inducing.models.mlp(3, 1, [4], posterior="prior"), gaussian().float(), (X.float(), Y.float())
     )
     position = start_at_prior(target, 2, seeded(0, "prior")).position
-    assert torch.allclose(target.position([layer.weights for layer in target.weights(position)]), position)
+    assert torch.allclose(target.position([layer.weights for layer in target.functions(position)]), position)
 
 
 def test_one_number_for_each_bound():
@@ -125,9 +125,9 @@ def test_one_number_for_each_bound():
 
 def test_wrong_arguments():
     quick = {"num_temperatures": 2, "progress": False}
-    process = inducing.Network([inducing.GPLayer(3, 1)], inducing_points=X)
-    with pytest.raises(TypeError, match="Linear layers"):
-        inducing.evidence(process, gaussian(), (X, Y), **quick)
+    images = inducing.Network([inducing.Conv2d(1, 1, 3, posterior="prior"), nn.Flatten()], input_shape=(1, 3, 3))
+    with pytest.raises(TypeError, match="Gaussian process"):
+        inducing.evidence(images.double(), gaussian(), (torch.zeros(2, 1, 3, 3).double(), Y[:2]), **quick)
     with pytest.raises(ValueError, match="pair"):
         inducing.evidence(exact(), gaussian(), (X, Y, Y[:, 0]), **quick)
     with pytest.raises(ValueError, match="shapes"):

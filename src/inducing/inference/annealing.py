@@ -11,6 +11,9 @@ log p(y) in expectation. The same chain backwards, from an exact draw of the pos
 So minus the logarithm of the mean of 1 / v is an upper bound (Grosse et al., 2015). For data that were simulated with
 weights from the prior, these weights are an exact draw of the posterior.
 
+The variables are whitened weights, and whitened values of Gaussian processes at the rows of the data, both with the prior
+N(0, I) (`inducing.inference.hmc.whitened`).
+
 Step sizes are chosen by a pilot run with other chains. Adaptation to the chains themselves would make the weights biased.
 
 References:
@@ -30,7 +33,7 @@ from torch import Generator, Tensor
 
 from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.inference.hmc.hamiltonian import Point, Target, transition
-from inducing.inference.hmc.sampler import WeightPosterior, start_at_prior
+from inducing.inference.hmc.whitened import WhitenedPosterior, WhitenedValues, start_at_prior
 from inducing.inference.importance import ImportanceWeightedBound
 from inducing.inference.progress import Update, progress_bar
 from inducing.inference.validation import check_model
@@ -161,12 +164,14 @@ def evidence(
     step uses all data, in float64. More temperatures make both bounds tighter.
 
     Arguments:
-        network: A network whose Bayesian layers are `Linear` with `NealPrior` or `StandardPrior`.
+        network: A network whose Bayesian layers are `Linear` with `NealPrior` or `StandardPrior`, or `GPLayer`. The kernels
+            of Gaussian processes are fixed, and their variables are the values at the rows of x, at most 500.
         likelihood: The distribution of the targets given the outputs. Its parameters are fixed.
         data: A pair (x, y) of tensors.
         posterior_sample: Weights that generated y, for an upper bound: the draw of a network with ``posterior="prior"`` and
             one sample, or its weights, one tensor (1, fan-in, outputs) with the bias last for each layer. The upper bound
-            holds only for data that were simulated in this way.
+            holds only for data that were simulated in this way. With Gaussian processes, a draw of a network with
+            ``inducing_points=x``, and y simulated from ``draw.inducing``.
         num_chains: Number C of chains in each direction, run in parallel.
         num_temperatures: Number T of steps between the prior and the posterior.
         num_leapfrog: Number of leapfrog steps at each temperature.
@@ -193,8 +198,8 @@ def evidence(
     if len(data) != 2:
         raise ValueError(f"data must be a pair (x, y), got {len(data)} tensors. Weights of rows are not supported")
     check_seed(seed)
-    target = WeightPosterior(network, likelihood, data)
-    posterior_position = None if posterior_sample is None else target.position(_weights_of(posterior_sample))
+    target = WhitenedPosterior(network, likelihood, data)
+    posterior_position = None if posterior_sample is None else _position(target, posterior_sample)
     if posterior_position is not None and len(posterior_position) != 1:
         raise ValueError(f"posterior_sample must have one sample, the weights of y, got {len(posterior_position)}")
     temperatures = [(index / num_temperatures) ** POWER for index in range(num_temperatures + 1)]
@@ -256,7 +261,17 @@ def choose_step_sizes(
     return found[: len(temperatures)]
 
 
-def _weights_of(sample: NetworkDraw | Sequence[Tensor]) -> list[Tensor]:
+def _position(target: WhitenedPosterior, sample: NetworkDraw | Sequence[Tensor]) -> Float[Tensor, "S D"]:
+    """Return the whitened variables of a posterior sample. Raise an error if it has process values at other rows."""
     if not isinstance(sample, NetworkDraw):
-        return list(sample)
-    return [layer.variables.values for layer in sample.layers if layer.variables is not None]
+        return target.position(list(sample))
+    position = target.position([layer.variables for layer in sample.layers if layer.variables is not None])
+    if any(isinstance(layer, WhitenedValues) for layer in target.layers):
+        with torch.no_grad():
+            outputs = target.outputs(position)
+        if sample.inducing is None or not torch.allclose(outputs, sample.inducing.double(), rtol=1e-3, atol=1e-3):
+            raise ValueError(
+                "posterior_sample has the values of Gaussian processes at other rows than x. Draw it from a network with "
+                'posterior="prior" and inducing_points=x, and simulate y from draw.inducing'
+            )
+    return position

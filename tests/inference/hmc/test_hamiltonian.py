@@ -4,7 +4,7 @@ import torch
 
 import inducing
 from inducing.inference.hmc.hamiltonian import DIVERGENCE, Point, leapfrog, transition
-from inducing.inference.hmc.sampler import WeightPosterior
+from inducing.inference.hmc.whitened import WhitenedPosterior
 from inducing.linalg.noise import seeded
 
 MEAN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -20,7 +20,7 @@ def normal(position):
 def smooth_network():
     x, y = torch.randn(10, 2), torch.randn(10, 1)
     network = inducing.models.mlp(2, 1, [4], posterior="prior", activation=torch.nn.Tanh)
-    return WeightPosterior(network, inducing.Gaussian(0.1), (x, y))
+    return WhitenedPosterior(network, inducing.Gaussian(0.1), (x, y))
 
 
 def energy(point, momentum):

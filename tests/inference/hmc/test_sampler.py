@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 from torch import nn
 
 import inducing
-from inducing.inference.hmc.sampler import WeightPosterior
+from inducing.inference.hmc.whitened import WhitenedPosterior
 from inducing.prediction.predictive import Predictive
 from tests.oracles import linear_regression, nuts
 
@@ -38,7 +38,7 @@ def test_the_potential_and_its_gradient_by_hand():
     """A network with one hidden layer of tanh, differentiated on paper, in numpy."""
     x, y = data()
     for prior, precisions in (("neal", (3.0, 5.0)), ("standard", (1.0, 1.0))):
-        target = WeightPosterior(small(prior), inducing.Gaussian(0.2), (x, y))
+        target = WhitenedPosterior(small(prior), inducing.Gaussian(0.2), (x, y))
         assert target.size == 3 * 4 + 5
         position = torch.randn(2, target.size, dtype=torch.float64)
         found, origin = target(position), target(torch.zeros_like(position))

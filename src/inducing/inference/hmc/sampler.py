@@ -1,9 +1,7 @@
 """Hamiltonian Monte Carlo: draws from the exact posterior over the weights of small networks.
 
 All chains run in parallel, along the sample axis. They sample whitened weights z, where w = z / sqrt(P) for a prior
-w ~ N(0, 1/P). The prior of z is N(0, I), so one step size is suitable for all layers. The potential energy is
-
-    U(z) = |z|^2 / 2 - sum_rows log p(y | f)
+w ~ N(0, 1/P) (`inducing.inference.hmc.whitened`).
 
 There is no mass matrix. On the toy problem the standard deviations of z within a chain are between 0.4 and 1.2, and the
 narrow directions are not those of single weights, so a diagonal mass matrix would help little.
@@ -11,29 +9,26 @@ narrow directions are not those of single weights, so a diagonal mass matrix wou
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor
+from torch import Tensor
 
-from inducing.checks import check_rows, check_seed, check_whole, refuse_inference_mode
+from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.errors import ConvergenceWarning, DivergenceError
 from inducing.inference.hmc.diagnostics import MIN_DRAWS, Diagnostics, diagnose
-from inducing.inference.hmc.hamiltonian import Point, transition
+from inducing.inference.hmc.hamiltonian import transition
 from inducing.inference.hmc.step_size import DualAveraging, initial_step_size
+from inducing.inference.hmc.whitened import WhitenedPosterior, start_at_prior
 from inducing.inference.progress import progress_bar
-from inducing.inference.validation import check_data, check_model
-from inducing.linalg.noise import seeded, standard_normal
+from inducing.inference.validation import check_model
+from inducing.linalg.noise import seeded
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.layers import Linear
-from inducing.nn.layers.linear import Affine
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
-from inducing.nn.priors import NealPrior, StandardPrior
 
 # step size for whitened weights, whose prior has unit scale; chains with a smaller step size do not move
 MIN_STEP_SIZE = 1e-10
@@ -133,7 +128,8 @@ def hmc(
         raise ValueError(f"thin={thin} keeps none of num_samples={num_samples} draws. Use thin <= num_samples")
     if not 0 < target_acceptance < 1:
         raise ValueError(f"target_acceptance must be between 0 and 1, e.g. 0.8, got {target_acceptance}")
-    target = WeightPosterior(network, likelihood, data)
+    _check_layers(network)
+    target = WhitenedPosterior(network, likelihood, data)
     generator = seeded(check_seed(seed), "hmc")
     point = start_at_prior(target, num_chains, generator)
     adaptation = DualAveraging(initial_step_size(target, point, generator), target_acceptance)
@@ -155,8 +151,8 @@ def hmc(
             text = f"acceptance {float(acceptance.mean()):.2f} step size {step_size:.2g}"
             update_bar(num_warmup + iteration, text)
     # (draws, C, D) -> (C draws, D)
-    weights = target.weights(torch.stack(kept, 1).flatten(0, 1))
-    function = network.assemble([layer.map(lambda tensor: tensor.to(network.dtype)) for layer in weights])
+    layers = target.functions(torch.stack(kept, 1).flatten(0, 1))
+    function = network.assemble([layer.map(lambda tensor: tensor.to(network.dtype)) for layer in layers])
     functions = FunctionSamples(function, network.input_shape, network.dtype)
     acceptance, num_divergent = torch.stack(acceptances).mean(0), torch.stack(divergences).sum(0)
     samples = HMCSamples(functions, num_chains, acceptance, num_divergent, step_size)
@@ -166,88 +162,13 @@ def hmc(
     return samples
 
 
-class WeightPosterior:
-    """Posterior over the whitened weights of a network: a function from positions to potential energy and gradient.
-
-    It works in float64, on copies of the network and the likelihood.
-
-    Arguments:
-        network: The network.
-        likelihood: The likelihood.
-        data: The pair (x, y).
-    """
-
-    def __init__(self, network: Network, likelihood: Likelihood, data: tuple[Tensor, Tensor]) -> None:
-        layers = [_check_layer(name, layer) for name, layer in network.layers.bayesian_layers()]
-        x, y = (tensor.to(network.device) for tensor in check_data(network, likelihood, *data))
-        check_rows(x, y)
-        self.network = copy.deepcopy(network).double()
-        self.likelihood = copy.deepcopy(likelihood).double().requires_grad_(False)
-        self.x, self.y = x.double(), y.double() if y.is_floating_point() else y
-        self.biases = [layer.bias for layer in layers]
-        self.shapes = [(layer.in_features + layer.bias, layer.out_features) for layer in layers]
-        self.sizes = [fan_in * outputs for fan_in, outputs in self.shapes]
-        self.size = sum(self.sizes)
-        # w = z / sqrt(P), elementwise
-        variances = [1 / layer.prior(1).precision.diagonal().double() for layer in layers]
-        self.root_variance = torch.cat(
-            [variance.sqrt().mT.expand(shape).flatten() for variance, shape in zip(variances, self.shapes, strict=True)]
-        )
-
-    def weights(self, position: Float[Tensor, "S D"]) -> list[Affine]:
-        """Return the functions of the layers for whitened weights."""
-        parts = (position * self.root_variance).split(self.sizes, -1)
-        return [
-            Affine(part.unflatten(-1, shape), bias)
-            for part, shape, bias in zip(parts, self.shapes, self.biases, strict=True)
-        ]
-
-    def position(self, weights: Sequence[Tensor]) -> Float[Tensor, "S D"]:
-        """Return the whitened weights for the weights (S, fan-in, outputs) of each layer: the inverse of `weights`."""
-        found = [tuple(each.shape[1:]) for each in weights]
-        if found != self.shapes:
-            raise ValueError(f"the weights of one sample must have the shapes {self.shapes}, got {found}")
-        return torch.cat([each.detach().double().flatten(1) for each in weights], 1) / self.root_variance
-
-    def log_likelihood(self, position: Float[Tensor, "S D"]) -> Float[Tensor, " S"]:
-        """Return log p(y | z), summed over rows."""
-        function = self.network.assemble(self.weights(position))
-        return self.likelihood.log_prob(function(self.x[None]), self.y).sum(-1)
-
-    def __call__(self, position: Float[Tensor, "S D"]) -> Point:
-        position = position.detach().requires_grad_()
-        with torch.enable_grad():
-            log_likelihood = self.log_likelihood(position)
-            (gradient,) = torch.autograd.grad(log_likelihood.sum(), position)
-        position = position.detach()
-        # the prior is N(0, I): U = |z|^2 / 2 - log p(y | z)
-        potential = position.square().sum(-1) / 2 - log_likelihood.detach()
-        return Point(position, potential, position - gradient)
-
-
-def start_at_prior(target: WeightPosterior, num_chains: int, generator: Generator) -> Point:
-    """Return draws from the prior. Raise DivergenceError if their log-likelihood is not finite."""
-    point = target(standard_normal((num_chains, target.size), target.root_variance, generator))
-    if not torch.isfinite(point.potential).all():
-        raise DivergenceError(
-            "the log-likelihood is not finite at the initial draws from the prior. Standardise the data, or use "
-            'prior="neal", which keeps outputs near unit scale'
-        )
-    return point
-
-
-def _check_layer(name: str, layer: object) -> Linear:
-    if not isinstance(layer, Linear):
-        raise TypeError(
-            f"{name} {layer} is not a Linear layer, but hmc and evidence sample only weights of Linear layers. Use fit, or "
-            "a network of inducing.Linear and plain modules"
-        )
-    if not isinstance(layer.prior_spec, NealPrior | StandardPrior):
-        raise TypeError(
-            f"{name} has a {type(layer.prior_spec).__name__}, which is learned, but hmc and evidence need fixed priors. Use "
-            'prior="neal" or prior="standard"'
-        )
-    return layer
+def _check_layers(network: Network) -> None:
+    for name, layer in network.layers.bayesian_layers():
+        if not isinstance(layer, Linear):
+            raise TypeError(
+                f"{name} {layer} is not a Linear layer, but hmc samples only weights of Linear layers. Use fit, or a "
+                "network of inducing.Linear and plain modules"
+            )
 
 
 def _check_divergences(samples: HMCSamples, num_samples: int) -> None:

@@ -179,6 +179,18 @@ class GPLayer(Layer):
         posterior = self.posterior.log_density(known, prior, context) + standard_log_density(extra)
         return above, LayerDensity(posterior - volume, standard_log_density(whitened) - volume)
 
+    def unwhiten(self, inputs: Float[Tensor, "#S N D"], whitened: Float[Tensor, "S N O"]) -> Float[Tensor, "S N O"]:
+        """Return the values of the prior at all rows jointly, u = m + R a, for standard normal a."""
+        rows = inputs.double()
+        mean, root = self._mean_function(torch.float64)(rows), self._factorise(self.kernel(), rows)[0].root
+        return (mean + root @ whitened).to(inputs.dtype)
+
+    def whiten(self, inputs: Float[Tensor, "#S N D"], values: Float[Tensor, "S N O"]) -> Float[Tensor, "S N O"]:
+        """Return a = R^-1 (u - m), the inverse of `unwhiten`."""
+        rows = inputs.double()
+        root = self._factorise(self.kernel(), rows)[0].root
+        return solve_lower(root[:, None], (values - self._mean_function(torch.float64)(rows))[:, None])[:, 0]
+
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the parameters."""
