@@ -17,7 +17,8 @@ import inducing
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MODULES = sorted(module.name for module in pkgutil.walk_packages(inducing.__path__, "inducing."))
-PAGES = [ROOT / "README.md", DOCS / "walkthrough.md", DOCS / "bounds.md", *sorted((DOCS / "howto").glob("*.md"))]
+GUIDES = [DOCS / f"{name}.md" for name in ("walkthrough", "bounds", "from_your_framework")]
+PAGES = [ROOT / "README.md", *GUIDES, *sorted((DOCS / "howto").glob("*.md"))]
 BLOCKS = {page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES}
 
 
