@@ -23,6 +23,7 @@ def short(monkeypatch, tmp_path):
 
 def test_finished_runs_are_kept(monkeypatch, tmp_path):
     short(monkeypatch, tmp_path)
+    monkeypatch.setattr("sys.argv", ["bayesian_optimisation"])
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
     benchmark.main()
     lines = benchmark.RESULTS.read_text().splitlines()
