@@ -65,8 +65,8 @@ chosen with other seeds: 100 to 102 of Branin and the step function, and fits to
 four.
 
 Median regret: over the seeds, after the last evaluation. Log10 regret: the mean with its standard error. Difference: the
-mean paired difference of the log10 regret from that of `{BASELINE}`, negative if the model is better, and the number of
-seeds that are better. Time: seconds of one busy core for each evaluation.
+mean paired difference of the log10 regret from that of `{BASELINE}`, negative if the model is better, with a verdict at two
+standard errors. Better: the number of seeds that are better. Time: seconds of one busy core for each evaluation.
 
 | function | evaluations | model | seeds | median regret | log10 regret | difference | better | time |
 | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -256,6 +256,14 @@ def mean_and_error(values: Tensor) -> str:
     return f"{values.mean():.2f} ± {error:.2f}"
 
 
+def verdict(pairs: Tensor) -> str:
+    """Whether a model is better or worse than the baseline by more than two standard errors."""
+    margin = 2 * pairs.std() / math.sqrt(len(pairs))
+    if len(pairs) < 2 or pairs.mean().abs() <= margin:
+        return "no clear difference"
+    return "better" if pairs.mean() < 0 else "worse"
+
+
 def page(results: list[dict[str, Any]]) -> str:
     """The table of regrets after the last evaluation."""
     rows = []
@@ -270,7 +278,8 @@ def page(results: list[dict[str, Any]]) -> str:
             difference, wins = "", ""
             if shared:
                 pairs = torch.stack([found[seed][-1] - baseline[seed][-1] for seed in shared])
-                difference, wins = mean_and_error(pairs), f"{int((pairs < 0).sum())} of {len(pairs)}"
+                difference = f"{mean_and_error(pairs)}, {verdict(pairs)}"
+                wins = f"{int((pairs < 0).sum())} of {len(pairs)}"
             seconds = [each["seconds"] for each in results if (each["function"], each["model"]) == (name, kind)]
             per_point = sum(seconds) / len(seconds) / (problem.evaluations - problem.initial)
             numbers = [f"{10 ** last.quantile(0.5):.2g}", mean_and_error(last), difference, wins, f"{per_point:.2f}"]
