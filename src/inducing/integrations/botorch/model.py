@@ -1,40 +1,20 @@
-"""Bayesian optimisation: a BoTorch model around a network and its likelihood.
-
-The model holds S functions drawn once from the posterior. Its posterior at q points is the joint law of these functions'
-values, and is differentiable in the points. The same functions are used for all candidates, so acquisition values are
-deterministic and can be compared. Thompson sampling draws new functions. New observations, real or fantasised, update the
-last layer of each draw exactly given the layers below (`inducing.nn.last_layer`).
-"""
+"""A fitted network and its likelihood as a BoTorch model."""
 
 from __future__ import annotations
 
 import copy
-import math
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models.model import FantasizeMixin, Model
+from botorch.posteriors.posterior import Posterior
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from inducing.checks import check_kind, check_whole
-from inducing.extras import require
-
-with warnings.catch_warnings():
-    # packages that BoTorch imports still use torch.jit
-    warnings.simplefilter("ignore", DeprecationWarning)
-    require("botorch")
-
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models.model import FantasizeMixin, Model
-from botorch.posteriors.ensemble import EnsemblePosterior
-from botorch.posteriors.posterior import Posterior
-from botorch.sampling.get_sampler import GetSampler
-from botorch.sampling.normal import SobolQMCNormalSampler
-from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
-
+from inducing.integrations.botorch.observations import Observations
+from inducing.integrations.botorch.posterior import DrawsPosterior
 from inducing.linalg.noise import seeded, standard_normal
 from inducing.nn.last_layer import Covariance, LastLayerDraw, Update, draw_last_layer, noise_variance, update
 from inducing.nn.likelihoods import Likelihood
@@ -44,77 +24,6 @@ if TYPE_CHECKING:
     from inducing.estimators.base import NetworkEstimator
 
 NUM_SAMPLES = 64
-
-
-class DrawsPosterior(EnsemblePosterior):
-    """The joint law of the values of S functions, with or without observation noise.
-
-    A standard normal base sample z selects the function with index floor(S Phi(z)), the same for all batches, so Sobol
-    samplers choose the functions evenly.
-
-    Arguments:
-        values: Values of the functions.
-        noisy: The values with observation noise, if there is any.
-    """
-
-    def __init__(self, values: Float[Tensor, "*b S q m"], noisy: Float[Tensor, "*b S q m"] | None = None) -> None:
-        super().__init__(values if noisy is None else noisy)
-        self._functions = values
-
-    @property
-    def mean(self) -> Float[Tensor, "*b q m"]:
-        return self._functions.mean(-3)
-
-    @property
-    def variance(self) -> Float[Tensor, "*b q m"]:
-        # V[y] = V_s[f_s] + E_s[noise^2]
-        return self._functions.var(-3, correction=0) + (self.values - self._functions).square().mean(-3)
-
-    @property
-    def base_sample_shape(self) -> torch.Size:
-        return self.batch_shape + torch.Size([1, 1])
-
-    @property
-    def batch_range(self) -> tuple[int, int]:
-        return 0, -2
-
-    def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
-        if base_samples.is_floating_point():
-            uniform = torch.special.ndtr(base_samples[..., 0, 0])
-            base_samples = (self.ensemble_size * uniform).long().clamp_max(self.ensemble_size - 1)
-        return super().rsample_from_base_samples(sample_shape, base_samples)
-
-    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
-        shape = torch.Size([1]) if sample_shape is None or len(sample_shape) == 0 else sample_shape
-        indices = torch.randint(self.ensemble_size, shape + self.batch_shape, device=self.device)
-        return super().rsample_from_base_samples(shape, indices)
-
-
-@dataclass(frozen=True, eq=False)
-class _Observations:
-    """New data, in the units of the network.
-
-    Arguments:
-        x: The points, transformed.
-        y: The observations, transformed.
-        variance: Variances of their noise, or NaN where the likelihood gives them.
-        noise: Standard normal noise of each draw.
-    """
-
-    x: Float[Tensor, "*batch n d"]
-    y: Float[Tensor, "*batch n m"]
-    variance: Float[Tensor, "*batch n m"]
-    noise: Float[Tensor, "S n m"]
-
-    def join(self, other: _Observations) -> _Observations:
-        """Return both sets of observations as one."""
-        batch = torch.broadcast_shapes(self.y.shape[:-2], other.y.shape[:-2])
-
-        def stack(*parts: Tensor) -> Tensor:
-            return torch.cat([part.expand(*batch, -1, -1) for part in parts], -2)
-
-        x, y, variance = stack(self.x, other.x), stack(self.y, other.y), stack(self.variance, other.variance)
-        return _Observations(x, y, variance, torch.cat([self.noise, other.noise], 1))
 
 
 class InducingModel(Model, FantasizeMixin):
@@ -177,7 +86,7 @@ class InducingModel(Model, FantasizeMixin):
             self.register_buffer(mean, row.new_zeros(size))
             self.register_buffer(std, row.new_ones(size))
         self._outputs = list(range(targets))
-        self._observations: _Observations | None = None
+        self._observations: Observations | None = None
         self._draws: LastLayerDraw
         self._update: Update | None
         self._draw()
@@ -210,7 +119,7 @@ class InducingModel(Model, FantasizeMixin):
         if (updated := vars(estimator).get("updated_")) is not None:
             x, y = updated.x * model.input_std + model.input_mean, updated.y
             noise = standard_normal((num_samples, *y.shape), y, seeded(seed, "noise of new data"))
-            model._observations = _Observations(x, y, torch.full_like(y, torch.nan), noise)
+            model._observations = Observations(x, y, torch.full_like(y, torch.nan), noise)
             model._condition()
         return model
 
@@ -266,7 +175,7 @@ class InducingModel(Model, FantasizeMixin):
         model._outputs = [self._outputs[index] for index in idcs]
         if (old := self._observations) is not None:
             parts = (part[..., idcs] for part in (old.y, old.variance, old.noise))
-            model._observations = _Observations(old.x, *parts)
+            model._observations = Observations(old.x, *parts)
             model._condition()
         return model
 
@@ -304,7 +213,7 @@ class InducingModel(Model, FantasizeMixin):
         old = self._observations
         count = 0 if old is None else old.noise.shape[1]
         generator = seeded(self.seed, f"noise of observations from {count}")
-        new = _Observations(x, y, variance, standard_normal((self.num_samples, *y.shape[-2:]), y, generator))
+        new = Observations(x, y, variance, standard_normal((self.num_samples, *y.shape[-2:]), y, generator))
         model = self._copy()
         model._observations = new if old is None else old.join(new)
         model._condition()
@@ -395,59 +304,3 @@ class InducingModel(Model, FantasizeMixin):
         if hasattr(self, "outcome_transform"):
             values, _ = self.outcome_transform.untransform(values)
         return values
-
-
-class FunctionPaths(nn.Module):
-    """Whole functions as BoTorch's sample paths, one for each element of the sample shape.
-
-    Arguments:
-        model: A model whose draws are the functions.
-        sample_shape: The shape of the samples.
-    """
-
-    def __init__(self, model: InducingModel, sample_shape: Sequence[int]) -> None:
-        super().__init__()
-        self.model, self.sample_shape = model, torch.Size(sample_shape)
-
-    def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
-        """Do nothing: the functions are not an ensemble of models."""
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return values (..., *sample_shape, n), or (..., *sample_shape, m, n) of rows (..., 1, n, d) for m > 1 targets."""
-        several, count = self.model.num_outputs > 1, len(self.sample_shape)
-        if several:
-            X = X.squeeze(-3)
-        # each function has its own rows: (*rest, *sample_shape, n, d) to (S, *rest, n, d)
-        batch = torch.broadcast_shapes(X.shape[:-2], self.sample_shape)
-        X = self.model.transform_inputs(X.expand(*batch, *X.shape[-2:]))
-        rest = batch[: len(batch) - count]
-        rows = X.reshape(*rest, math.prod(self.sample_shape), *X.shape[-2:]).movedim(-3, 0)
-        values = self.model._untransform(self.model._values(rows), X)
-        values = values.reshape(*batch, *values.shape[-2:])
-        return values.mT if several else values[..., 0]
-
-
-@DrawMatheronPaths.register(InducingModel)
-def _draw_functions(model: InducingModel, *, sample_shape: torch.Size, **_: Any) -> FunctionPaths:
-    """Draw new functions from the posterior, also given the observations of a conditioned model."""
-    if len(model.batch_shape):
-        raise NotImplementedError(
-            "functions of a model with a batch of observations cannot be drawn. Use one set of them"
-        )
-    fresh = model._copy()
-    fresh.num_samples = math.prod(sample_shape)
-    # from torch's global generator, as in BoTorch: each call draws other functions
-    fresh.seed = int(torch.randint(2**31 - 1, ()).item())
-    if (old := model._observations) is not None:
-        generator = seeded(fresh.seed, "noise of observations")
-        noise = standard_normal((fresh.num_samples, *old.noise.shape[1:]), old.noise, generator)
-        fresh._observations = replace(old, noise=noise)
-    fresh._draw()
-    return FunctionPaths(fresh, sample_shape)
-
-
-@GetSampler.register(DrawsPosterior)
-def _sobol_sampler(
-    posterior: DrawsPosterior, sample_shape: torch.Size, *, seed: int | None = None
-) -> SobolQMCNormalSampler:
-    return SobolQMCNormalSampler(sample_shape=sample_shape, seed=seed)
