@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from torch import nn
 
@@ -35,7 +34,7 @@ class TreeBNN(BNN):
     ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
         rows, y, counts = super()._merge_rows(X, y, sample_weight, reset)
         # real targets, or whether a row has each class
-        targets = np.where(pd.isna(y.reshape(len(y), -1)), np.nan, self._effect_targets(y).to_numpy())
+        targets = self._effect_targets(y).to_numpy()
         self.trees_, held_out = fit_trees(rows, targets, counts)
         return np.column_stack([rows, held_out]), y, counts
 

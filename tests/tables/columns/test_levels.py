@@ -59,6 +59,20 @@ def test_the_target_does_not_leak():
     assert np.mean(correlations) < 0.05
 
 
+def test_missing_targets_are_left_out():
+    table, y, _ = make()
+    plain, codes = table[["size"]].to_numpy(), np.unique(table["city"], return_inverse=True)[1]
+    # the last level has no observed target
+    missing = (np.arange(2000) % 4 > 0) | (codes == codes.max())
+    (found,) = estimate_effects(plain, [codes], np.stack([y, np.where(missing, np.nan, y)], 1))
+    (complete,) = estimate_effects(plain, [codes], y[:, None])
+    (observed,) = estimate_effects(plain[~missing], [codes[~missing]], y[~missing, None])
+    np.testing.assert_allclose(found.levels, np.column_stack([complete.levels, [*observed.levels[:, 0], 0.0]]))
+    np.testing.assert_allclose(found.rows[:, :1], complete.rows)
+    np.testing.assert_allclose(found.rows[~missing, 1:], observed.rows)
+    np.testing.assert_array_equal(found.rows[missing, 1], found.levels[codes[missing], 1])
+
+
 def test_training_rows_differ_from_later_ones():
     table, y, _ = make()
     targets = numeric_effect_targets(y, (False,))
