@@ -12,8 +12,9 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Real
 from pathlib import Path
+
+import numpy as np
 
 from inducing.files import write_atomically
 from inducing.inference.batches import Data
@@ -45,7 +46,7 @@ class Clock:
     start: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not (isinstance(self.seconds, Real) and self.seconds > 0):
+        if self.seconds is not None and not (isinstance(self.seconds, int | float | np.number) and self.seconds > 0):
             raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds!r}")
 
     @property
