@@ -73,6 +73,21 @@ def test_missing_targets_are_left_out():
     np.testing.assert_array_equal(found.rows[missing, 1], found.levels[codes[missing], 1])
 
 
+def test_rows_of_weight_zero_have_no_influence():
+    table, y, _ = make(rows=200, levels=30)
+    used = np.arange(200) < 150
+    settings = {"max_steps": 2, "n_samples": 2, "random_state": 0}
+    for change in (0.0, 1000.0):
+        changed = np.where(used, y, change * (np.arange(200) % 2))
+        model = inducing.BNNRegressor([3], **settings).fit(table, changed, used.astype(float))
+        # the inputs of the others have none either, except for the medians of missing values
+        dropped = inducing.BNNRegressor([3], **settings).fit(table[used], y[used])
+        np.testing.assert_allclose(model.predict(table[used]), dropped.predict(table[used]), rtol=1e-6)
+    labels = np.where(used, y > 0, 2)
+    model = inducing.BNNClassifier([3], **settings).fit(table, labels, used.astype(float))
+    assert list(model.classes_) == [0, 1]
+
+
 def test_training_rows_differ_from_later_ones():
     table, y, _ = make()
     targets = numeric_effect_targets(y, (False,))
