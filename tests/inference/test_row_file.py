@@ -103,3 +103,10 @@ def test_a_target_may_be_missing_in_the_first_rows(tmp_path):
     network = inducing.models.mlp(2, 2, [3], num_inducing=4).double()
     history = inducing.fit(network, inducing.Gaussian().double(), file, batch_size=4, num_steps=7, progress=False)
     assert all(math.isfinite(record.elbo) for record in history)
+
+
+def test_inputs_that_are_too_large_are_refused(tmp_path):
+    x = X.double()
+    x[3, 1] = -1e39
+    with pytest.raises(ValueError, match="input 1 has the standardised value -1e\\+39"):
+        RowFile.write(tmp_path / "rows", [(x, Y)], {})
