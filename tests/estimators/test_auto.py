@@ -78,7 +78,7 @@ def test_rows_of_weight_zero_do_not_choose():
         model = inducing.AutoRegressor(candidates, random_state=0).fit(X, changed, 3.0 * used)
         scores.append(model.scores_["good"])
     assert scores[0] == scores[1]
-    with pytest.raises(ValueError, match="all sample weights are zero"):
+    with pytest.raises(ValueError, match="zero"):
         inducing.AutoRegressor(candidates, random_state=0).fit(X, Y, np.zeros(len(X)))
     chosen = inducing.AutoClassifier({"one": inducing.BNNClassifier([5], max_steps=2)}, random_state=0)
     assert np.isfinite(chosen.fit(X, np.where(used, Y > 0, 2), 3.0 * used).scores_["one"])
