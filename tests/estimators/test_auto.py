@@ -70,6 +70,20 @@ def test_weights_change_the_fit():
     assert not np.array_equal(first, second)
 
 
+def test_rows_of_weight_zero_do_not_choose():
+    candidates = {"good": clone(GOOD).set_params(max_steps=3)}
+    used = np.arange(len(X)) < 80
+    scores = []
+    for changed in (Y, np.where(used, Y, 1e3)):
+        model = inducing.AutoRegressor(candidates, random_state=0).fit(X, changed, 3.0 * used)
+        scores.append(model.scores_["good"])
+    assert scores[0] == scores[1]
+    with pytest.raises(ValueError, match="zero"):
+        inducing.AutoRegressor(candidates, random_state=0).fit(X, Y, np.zeros(len(X)))
+    chosen = inducing.AutoClassifier({"one": inducing.BNNClassifier([5], max_steps=2)}, random_state=0)
+    assert np.isfinite(chosen.fit(X, np.where(used, Y > 0, 2), 3.0 * used).scores_["one"])
+
+
 def test_the_default_candidates_and_errors():
     models = {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor, "trees": inducing.TreeBNNRegressor}
     assert auto.AutoRegressor.defaults == models

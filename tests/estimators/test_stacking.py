@@ -100,3 +100,14 @@ def test_an_updated_model_is_saved_with_its_trees(tmp_path):
     model = inducing.TreeBNNRegressor([5], max_steps=20, random_state=0).fit(X[:150], Y[:150]).update(X[150:], Y[150:])
     inducing.save(model, tmp_path / "model.safetensors")
     np.testing.assert_array_equal(inducing.load(tmp_path / "model.safetensors").predict(NEW), model.predict(NEW))
+
+
+def test_trees_learn_from_observed_targets():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3))
+    # a target that is missing in most rows is still predicted on its own scale
+    y = np.stack([np.where(x[:, 0] > 0, 15.0, 5.0), x[:, 1]], 1)
+    y[40:, 0] = np.nan
+    model = inducing.TreeBNNRegressor([5], max_steps=2, random_state=0).fit(x, y)
+    standardised = (y[:40, 0] - y[:40, 0].mean()) / y[:40, 0].std()
+    assert np.abs(model.trees_.predict(x[:40])[:, 0] - standardised).mean() < 0.2

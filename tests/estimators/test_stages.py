@@ -108,6 +108,16 @@ def test_the_same_seed_gives_the_same_network():
     assert np.array_equal(first.predict(X[:5]), second.predict(X[:5]))
 
 
+def test_a_target_is_not_held_out_of_all_training_rows():
+    x = torch.arange(100.0)[:, None]
+    for row in range(10):
+        y = torch.cat([x, torch.where(x == row, x, torch.nan)], 1)
+        (train, targets), (held_out, _) = stages.split((x, y), 0)
+        assert not targets[:, 1].isnan().all()
+        assert len(held_out) in (9, 10)
+        assert torch.equal(torch.cat([train, held_out]).sort(0).values, x)
+
+
 def test_the_split():
     x = torch.arange(50_000.0)[:, None]
     train, (held_out, _) = stages.split((x, x, x[:, 0]), 0)

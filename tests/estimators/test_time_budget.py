@@ -75,7 +75,13 @@ def test_stages_of_which_there_is_no_time_for_more_than_one(monkeypatch):
     assert np.isfinite(model.predict(X[:10])).all()
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_budget_may_be_infinite():
+    model = fitted(max_steps=3, time_budget=float("inf"))
+    assert len(model.history_) == 3
+    assert not model.limited_by_time_
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), "1"])
 def test_a_budget_is_positive(seconds):
     with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):
         fitted(time_budget=seconds)

@@ -62,6 +62,17 @@ def test_a_weight_is_a_number_of_rows():
     np.testing.assert_allclose(once.predict(NEW)[:, 0], model.predict(NEW), rtol=1e-12, atol=1e-12)
 
 
+def test_missing_targets_are_left_out():
+    missing = np.arange(200) % 3 == 0
+    one, seen = np.where(missing, np.nan, Y[:, 0]), ~missing
+    trees, held_out = fit_trees(X, np.stack([one, Y[:, 1]], 1), np.ones(200))
+    alone, held_out_alone = fit_trees(X[seen], Y[seen, :1], np.ones(seen.sum()))
+    np.testing.assert_allclose(trees.predict(NEW)[:, 0], alone.predict(NEW)[:, 0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(held_out[seen, 0], held_out_alone[:, 0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(held_out[missing, 0], alone.predict(X[missing])[:, 0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(held_out[:, 1:], fit_trees(X, Y[:, 1:], np.ones(200))[1])
+
+
 @pytest.mark.parametrize("count", [1, 2, FOLDS])
 def test_few_rows(count):
     trees, held_out = fit_trees(X[:count], Y[:count], np.ones(count))

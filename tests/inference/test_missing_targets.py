@@ -170,6 +170,18 @@ def test_mini_batches_and_held_out_rows_may_have_missing_targets():
     assert math.isfinite(history.held_out[-1][1])
 
 
+def test_a_column_that_is_not_standardised_is_found_without_its_missing_targets():
+    network = inducing.models.mlp(2, 3, [5], num_inducing=4).double()
+    with pytest.warns(inducing.errors.DataWarning, match="its column 1 has mean 1e\\+03 and standard deviation"):
+        inducing.fit(
+            network,
+            inducing.Gaussian().double(),
+            (X, Y + torch.tensor([0.0, 1e3, 0.0])),
+            num_steps=1,
+            progress=False,
+        )
+
+
 def test_predictions_are_scored_on_observed_targets():
     predictive = Predictive(outputs_for("gaussian").detach(), inducing.Gaussian(VARIANCE).double())
     predictive = predictive.unstandardise(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 1.0, 2.0]))

@@ -1,6 +1,7 @@
 """Rows in a file: every row once in an epoch, in an order that the seed decides, from any step on."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -93,3 +94,19 @@ def test_fit_continues_with_other_rows_only_as_an_error(file, tmp_path):
     other = RowFile.write(tmp_path / "other", [(X + 1, Y)], {})
     with pytest.raises(inducing.errors.CheckpointError, match="data"):
         train(other, 6)
+
+
+def test_a_target_may_be_missing_in_the_first_rows(tmp_path):
+    y = Y.repeat(1, 2)
+    y[:8, 1] = torch.nan
+    file = RowFile.write(tmp_path / "rows", [(X / 50, y / 25)], {})
+    network = inducing.models.mlp(2, 2, [3], num_inducing=4).double()
+    history = inducing.fit(network, inducing.Gaussian().double(), file, batch_size=4, num_steps=7, progress=False)
+    assert all(math.isfinite(record.elbo) for record in history)
+
+
+def test_inputs_that_are_too_large_are_refused(tmp_path):
+    x = X.double()
+    x[3, 1] = -1e39
+    with pytest.raises(ValueError, match="input 1 has the standardised value -1e\\+39"):
+        RowFile.write(tmp_path / "rows", [(x, Y)], {})

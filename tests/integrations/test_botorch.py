@@ -1,5 +1,6 @@
 """The BoTorch model: joint posteriors, noise, transforms, acquisition functions, Thompson sampling, fantasies."""
 
+import math
 import warnings
 
 import numpy as np
@@ -17,7 +18,7 @@ with warnings.catch_warnings():
     from botorch.acquisition.objective import ScalarizedPosteriorTransform
     from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
     from botorch.models.transforms.input import Normalize
-    from botorch.models.transforms.outcome import Standardize
+    from botorch.models.transforms.outcome import Log, Standardize
     from botorch.optim import optimize_acqf
     from botorch.sampling.get_sampler import get_sampler
     from botorch.sampling.normal import SobolQMCNormalSampler
@@ -88,6 +89,16 @@ def test_observation_noise():
     assert posterior.mean.shape == (3, 2, 1)
     (gradient,) = torch.autograd.grad((posterior.values - depends.posterior(points).values).square().sum(), points)
     assert (gradient != 0).any()
+
+
+def test_noise_on_a_log_scale_raises_the_mean():
+    surrogate = InducingModel(bnn(2), inducing.Gaussian(0.5).double(), 20_000, outcome_transform=Log())
+    points = torch.rand(2, 2).double()
+    without, noisy = (surrogate.posterior(points, observation_noise=given) for given in (False, True))
+    # E exp(f + e) = E exp(f) exp(v / 2), and E exp(2 f + 2 e) = E exp(2 f) exp(2 v)
+    torch.testing.assert_close(noisy.mean, math.exp(0.25) * without.mean, rtol=0.05, atol=0)
+    second = math.e * without.values.square().mean(-3)
+    torch.testing.assert_close(noisy.variance, second - noisy.mean.square(), rtol=0.2, atol=0)
 
 
 def test_transforms_and_subsets():

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from inducing.arrays import as_tensor
 from inducing.estimators.base import NetworkEstimator
@@ -61,14 +61,16 @@ class Auto(BaseEstimator):
         settings = {"random_state": seed, "verbose": self.verbose}
         given = self.candidates or {name: cls() for name, cls in self.defaults.items()}
         candidates = {name: clone(each).set_params(**settings) for name, each in given.items()}
-        num_rows = _num_samples(X)
-        num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
         weights = _check_sample_weight(sample_weight, X)
-        train, held_out = train_test_split(np.arange(num_rows), test_size=num_held_out, random_state=seed)
+        rows = np.flatnonzero(weights > 0)
+        if not (num_rows := len(rows)):
+            raise ValueError("all sample weights are zero")
+        num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
+        train, held_out = train_test_split(rows, test_size=num_held_out, random_state=seed)
         self.scores_: dict[str, float] = {}
         for name, candidate in candidates.items():
             candidate.fit(_take(X, train), _take(y, train), weights[train])
-            self.scores_[name] = self._score(candidate, _take(X, held_out), _take(y, held_out))
+            self.scores_[name] = self._score(candidate, _take(X, held_out), _take(y, held_out), weights[held_out])
         self.chosen_ = max(self.scores_, key=lambda name: self.scores_[name])
         self.estimator_ = candidates[self.chosen_]
         if num_held_out > SHARE_TO_RETURN * num_rows:
@@ -96,9 +98,10 @@ class Auto(BaseEstimator):
         check_is_fitted(self, "estimator_")
         return self.estimator_
 
-    def _score(self, candidate: Any, X: Any, y: Any) -> float:
-        """The mean log-likelihood of held-out rows."""
-        return float(candidate.predict_distribution(X).log_prob(np.asarray(y, dtype=float).reshape(len(y), -1)).mean())
+    def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
+        """The mean log-likelihood of held-out rows with weights."""
+        found = candidate.predict_distribution(X).log_prob(np.asarray(y, dtype=float).reshape(len(y), -1))
+        return float(np.average(found.numpy(), weights=weights))
 
 
 class AutoRegressor(RegressorMixin, Auto):
@@ -166,12 +169,15 @@ class AutoClassifier(ClassifierMixin, Auto):
         """Predict the probabilities of the classes, in the order of ``classes_``."""
         return self._chosen().predict_proba(X)
 
-    def _score(self, candidate: Any, X: Any, y: Any) -> float:
+    def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
         labels = np.asarray(y)
         # the training rows may lack a rare class
         known = np.flatnonzero(np.isin(labels, candidate.classes_))
+        if not len(known):
+            return float("nan")
         places = np.searchsorted(candidate.classes_, labels[known])
-        return float(candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places)).mean())
+        found = candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places))
+        return float(np.average(found.numpy(), weights=weights[known]))
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

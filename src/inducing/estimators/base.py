@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
@@ -228,11 +228,11 @@ class NetworkEstimator(FittedEstimator, ABC):
         y = self.encoding.check(y, type(self).__name__)
         check_consistent_length(X, y)
         has_targets = observed_rows(y)
-        rows = self._encode(X, reset, y)
-        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        weights = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
         positive = (weights > 0) & has_targets
         if not positive.any():
             raise ValueError("all sample weights are zero")
+        rows = self._encode(X, reset, y, positive)
         if weights.sum() < positive.sum() / 10:
             total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
@@ -348,10 +348,18 @@ class NetworkEstimator(FittedEstimator, ABC):
         settings |= {"learn_inducing_locations": not exact, "generator": torch.Generator().manual_seed(self.seed_)}
         self.network_ = self._make_network(x.shape[1], outputs, num_rows, exact, **settings)
 
-    def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
-        """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""
-        is_table = isinstance(X, pd.DataFrame | EncodedTable)
-        targets = self._effect_targets(y) if is_table and y is not None else None
+    def _encode(
+        self, X: Any, reset: bool, y: np.ndarray | None = None, used: Bool[np.ndarray, " N"] | None = None
+    ) -> Float[np.ndarray, "N D"]:
+        """Convert arrays and tables to numbers, and check them against the inputs of the fit.
+
+        Training rows have targets. Those of rows that are not used have no influence. Default: all are used.
+        """
+        targets = None
+        if isinstance(X, pd.DataFrame | EncodedTable) and y is not None:
+            used = np.ones(len(y), dtype=bool) if used is None else used
+            # unused targets are missing
+            targets = self._effect_targets(y[used]).set_axis(np.flatnonzero(used)).reindex(range(len(y)))
         if reset:
             self.schema_ = self.schema
             if self.schema is None and has_text(X):

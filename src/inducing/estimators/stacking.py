@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import nn
 
 from inducing.estimators.architectures import BNN
@@ -38,8 +38,10 @@ class TreeBNN(BNN):
         self.trees_, held_out = fit_trees(rows, targets, counts)
         return np.column_stack([rows, held_out]), y, counts
 
-    def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
-        rows = super()._encode(X, reset, y)
+    def _encode(
+        self, X: Any, reset: bool, y: np.ndarray | None = None, used: Bool[np.ndarray, " N"] | None = None
+    ) -> Float[np.ndarray, "N D"]:
+        rows = super()._encode(X, reset, y, used)
         # training rows get their predictions after they are merged
         return rows if y is not None else np.column_stack([rows, self.trees_.predict(rows)])
 

@@ -158,9 +158,16 @@ def climb(score: Callable[[int], float], first: int, count: int) -> int:
 
 
 def split(data: Rows, seed: int) -> tuple[Rows, HeldOutRows]:
-    """Divide the rows at random into those to train on, and the inputs and targets of held-out rows."""
+    """Divide the rows at random into those to train on, and the inputs and targets of held-out rows.
+
+    A target that is observed only in rows that would be held out is trained on, so they are not held out.
+    """
     count = len(data[0])
     order = torch.randperm(count, generator=seeded(seed, "held-out rows"))
     num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * count))
-    x, y = (tensor[order[:num_held_out]] for tensor in data[:2])
-    return cast(Rows, tuple(tensor[order[num_held_out:]] for tensor in data)), (x, y)
+    held, kept = order[:num_held_out], order[num_held_out:]
+    observed = ~data[1].reshape(count, -1).isnan()
+    needed = (observed[held] & ~observed[kept].any(0)).any(1)
+    held, kept = held[~needed], torch.cat([held[needed], kept])
+    x, y = (tensor[held] for tensor in data[:2])
+    return cast(Rows, tuple(tensor[kept] for tensor in data)), (x, y)

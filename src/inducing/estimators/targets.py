@@ -241,12 +241,13 @@ def choose_log_scale(
 def numeric_effect_targets(
     y: Float[np.ndarray, "N *O"], is_log: tuple[bool, ...], names: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Standardised numbers, on which text columns with many levels have effects. Default names: y, or y1, y2, ..."""
+    """Standardised numbers, on which text columns with many levels have effects. Missing ones stay missing (NaN).
+
+    Default names: y, or y1, y2, ...
+    """
     columns = take_logs(y.reshape(len(y), -1), is_log)
     names = names or ["y"] if y.ndim == 1 else names or [f"y{k + 1}" for k in range(columns.shape[1])]
-    standardised = Standardiser.of(columns).apply(columns, torch.float64)
-    # missing targets have the mean
-    return pd.DataFrame(standardised.nan_to_num(0.0).numpy(), columns=list(names))
+    return pd.DataFrame(Standardiser.of(columns).apply(columns, torch.float64).numpy(), columns=list(names))
 
 
 def observed_rows(y: Shaped[np.ndarray, "N *O"]) -> Bool[np.ndarray, " N"]:

@@ -112,21 +112,27 @@ class BoostedTrees(nn.Module):
 def fit_trees(
     rows: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N O"], weights: Float[np.ndarray, " N"]
 ) -> tuple[BoostedTrees, Float[np.ndarray, "N O"]]:
-    """Fit boosted trees to each target, and predict each row by trees that were fitted without it."""
+    """Fit boosted trees to each target, and predict each row by trees that were fitted without its target.
 
-    def fit(some: np.ndarray) -> BoostedTrees:
-        models = [HistGradientBoostingRegressor(random_state=0) for _ in targets.T]
-        return join_trees(
-            [model.fit(rows[some], y[some], weights[some]) for model, y in zip(models, targets.T, strict=True)]
-        )
+    Missing targets (NaN) are left out.
+    """
+    found = [_fit_target(rows, y, weights) for y in targets.T]
+    return join_trees([model for model, _ in found]), np.column_stack([held_out for _, held_out in found])
 
-    trees = fit(np.arange(len(rows)))
-    if len(rows) == 1:
-        return trees, trees.predict(rows)
-    held_out = np.empty_like(targets)
-    for train, test in KFold(min(FOLDS, len(rows)), shuffle=True, random_state=0).split(rows):
-        held_out[test] = fit(train).predict(rows[test])
-    return trees, held_out
+
+def _fit_target(
+    rows: Float[np.ndarray, "N D"], y: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"]
+) -> tuple[HistGradientBoostingRegressor, Float[np.ndarray, " N"]]:
+    def fit(some: np.ndarray) -> HistGradientBoostingRegressor:
+        return HistGradientBoostingRegressor(random_state=0).fit(rows[some], y[some], weights[some])
+
+    observed = np.flatnonzero(~np.isnan(y))
+    model = fit(observed)
+    held_out = model.predict(rows)
+    if len(observed) > 1:
+        for train, test in KFold(min(FOLDS, len(observed)), shuffle=True, random_state=0).split(observed):
+            held_out[observed[test]] = fit(observed[train]).predict(rows[observed[test]])
+    return model, held_out
 
 
 def join_trees(models: list[HistGradientBoostingRegressor]) -> BoostedTrees:

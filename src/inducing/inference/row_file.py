@@ -63,7 +63,11 @@ class RowFile:
             for x, y in parts:
                 layout = _layout(x.shape[1], None if y.ndim == 1 else y.shape[1])
                 records = np.empty(len(x), layout)
-                records["x"], records["y"] = x.numpy(), y.numpy()
+                with np.errstate(over="ignore"):
+                    records["x"], records["y"] = x.numpy(), y.numpy()
+                if len(large := np.argwhere(np.isinf(records["x"]))):
+                    row, column = large[0]
+                    raise ValueError(f"input {column} has the standardised value {x[row, column]:g}. Remove this row")
                 content = records.tobytes()
                 file.write(content)
                 checksum, num_rows = zlib.crc32(content, checksum), num_rows + len(x)

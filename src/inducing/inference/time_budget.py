@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from inducing.files import write_atomically
 from inducing.inference.batches import Data
 from inducing.inference.history import Record
@@ -44,8 +46,8 @@ class Clock:
     start: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds}")
+        if self.seconds is not None and not (isinstance(self.seconds, int | float | np.number) and self.seconds > 0):
+            raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds!r}")
 
     @property
     def remaining(self) -> float:
@@ -77,7 +79,7 @@ class Clock:
 
     def _plan(self, num_steps: int, seconds_per_step: Callable[[], float]) -> int:
         cost = seconds_per_step()
-        return max(1, min(num_steps, int(PLANNED_SHARE * self.remaining / cost)))
+        return max(1, int(min(num_steps, PLANNED_SHARE * self.remaining / cost)))
 
     def _recall(self) -> int | None:
         """The steps that an interrupted run had chosen."""

@@ -31,9 +31,10 @@ from inducing.inference.parallel.division import Division, Parallel, check_paral
 from inducing.inference.parallel.ranks import ALONE, hide_warnings, join
 from inducing.inference.progress import Update, progress_bar
 from inducing.inference.recipes import Recipe, as_recipe
+from inducing.inference.row_file import RowFile
 from inducing.inference.run import Run, learned_parameters
 from inducing.inference.state import TrainingState
-from inducing.inference.validation import check_model, check_training_data, warn_of_problems
+from inducing.inference.validation import check_data, check_model, check_training_data, warn_of_problems
 from inducing.memory import keeping_memory
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
@@ -108,7 +109,9 @@ def fit(
     check_model(network, likelihood)
     check_parallel(parallel)
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
-    source = batches(data, recipe.batch_size, seed, lambda x, y: check_training_data(network, likelihood, x, y))
+    # only the first rows of a file are checked, and a target may be missing in all of them
+    check = check_data if isinstance(data, RowFile) else check_training_data
+    source = batches(data, recipe.batch_size, seed, lambda x, y: check(network, likelihood, x, y))
     if epochs is not None:
         if "num_steps" in changes:
             raise ValueError(f"got epochs={epochs} and num_steps={changes['num_steps']}; leave one of them out")

@@ -68,7 +68,9 @@ def _check_scale(name: str, tensor: Tensor) -> None:
         return
     # columns are features, or the channels of images, whose single pixels need not be standardised
     columns = tensor.detach().movedim(1, -1).flatten(0, -2) if tensor.ndim > 1 else tensor.detach()[:, None]
-    std, mean = columns.std(0), columns.mean(0)
+    # of the values that are not missing
+    count, mean = (~columns.isnan()).sum(0), columns.nanmean(0)
+    std = ((columns - mean).square().nansum(0) / (count - 1).clamp_min(1)).sqrt()
     # constant columns do no harm
     odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean.abs() > 10 * std.clamp_min(1.0)))
     if odd.any():

@@ -59,6 +59,35 @@ def test_the_target_does_not_leak():
     assert np.mean(correlations) < 0.05
 
 
+def test_missing_targets_are_left_out():
+    table, y, _ = make()
+    plain, codes = table[["size"]].to_numpy(), np.unique(table["city"], return_inverse=True)[1]
+    # the last level has no observed target
+    missing = (np.arange(2000) % 4 > 0) | (codes == codes.max())
+    (found,) = estimate_effects(plain, [codes], np.stack([y, np.where(missing, np.nan, y)], 1))
+    (complete,) = estimate_effects(plain, [codes], y[:, None])
+    (observed,) = estimate_effects(plain[~missing], [codes[~missing]], y[~missing, None])
+    np.testing.assert_allclose(found.levels, np.column_stack([complete.levels, [*observed.levels[:, 0], 0.0]]))
+    np.testing.assert_allclose(found.rows[:, :1], complete.rows)
+    np.testing.assert_allclose(found.rows[~missing, 1:], observed.rows)
+    np.testing.assert_array_equal(found.rows[missing, 1], found.levels[codes[missing], 1])
+
+
+def test_rows_of_weight_zero_have_no_influence():
+    table, y, _ = make(rows=200, levels=30)
+    used = np.arange(200) < 150
+    settings = {"max_steps": 2, "n_samples": 2, "random_state": 0}
+    for change in (0.0, 1000.0):
+        changed = np.where(used, y, change * (np.arange(200) % 2))
+        model = inducing.BNNRegressor([3], **settings).fit(table, changed, used.astype(float))
+        # the inputs of the others have none either, except for the medians of missing values
+        dropped = inducing.BNNRegressor([3], **settings).fit(table[used], y[used])
+        np.testing.assert_allclose(model.predict(table[used]), dropped.predict(table[used]), rtol=1e-6)
+    labels = np.where(used, y > 0, 2)
+    model = inducing.BNNClassifier([3], **settings).fit(table, labels, used.astype(float))
+    assert list(model.classes_) == [0, 1]
+
+
 def test_training_rows_differ_from_later_ones():
     table, y, _ = make()
     targets = numeric_effect_targets(y, (False,))

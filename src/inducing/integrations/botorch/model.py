@@ -158,6 +158,9 @@ class InducingModel(Model, FantasizeMixin):
         values = self._values(points)
         noisy = None if observation_noise is False else values + self._noise(points, observation_noise)
         found = [self._untransform(each, X) for each in (values, noisy) if each is not None]
+        if hasattr(self, "outcome_transform") and not self.outcome_transform._is_linear:
+            # the mean of a transformed value with noise is not that without
+            found = found[-1:]
         if output_indices is not None:
             found = [each[..., output_indices] for each in found]
         if isinstance(posterior_transform, ScalarizedPosteriorTransform):

@@ -113,8 +113,11 @@ def estimate_effects(
     Arguments:
         plain: The inputs of the other columns.
         columns: The level of each row, for each column with levels.
-        y: The targets.
+        y: The targets. Missing targets (NaN) are left out.
     """
+    if np.isnan(y).any():
+        parts = [_estimate_on_observed(plain, columns, target) for target in y.T]
+        return [Effects(*map(np.column_stack, zip(*effects, strict=True))) for effects in zip(*parts, strict=True)]
     folds = np.random.default_rng(0).permutation(len(y)) % NUM_FOLDS
     found = [Effects(np.zeros((0, y.shape[1])), np.zeros_like(y)) for _ in columns]
     for _ in range(PASSES):
@@ -122,6 +125,21 @@ def estimate_effects(
         for k, codes in enumerate(columns):
             others = sum(effects.rows for effects in found) - found[k].rows
             found[k] = _cross_fit(codes, unexplained - others, folds)
+    return found
+
+
+def _estimate_on_observed(
+    plain: Float[np.ndarray, "N D"], columns: Sequence[Int[np.ndarray, " N"]], y: Float[np.ndarray, " N"]
+) -> list[Effects]:
+    """Estimate the effects on one target. Levels without an observed target have none."""
+    seen, found = ~np.isnan(y), list[Effects]()
+    parts = estimate_effects(plain[seen], [codes[seen] for codes in columns], y[seen, None])
+    for codes, part in zip(columns, parts, strict=True):
+        levels = np.zeros((codes.max() + 1, 1))
+        levels[: len(part.levels)] = part.levels
+        rows = levels[codes]
+        rows[seen] = part.rows
+        found.append(Effects(levels, rows))
     return found
 
 
