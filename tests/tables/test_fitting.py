@@ -74,7 +74,7 @@ def test_the_automatic_choice_is_fitted_and_scored():
     estimator = make_estimator("auto", problem, max_steps=3, random_state=0)
     fitted = fit_problem(estimator, problem)
     assert type(fitted.estimator).__name__ in fitted.scores
-    assert estimator.scores_.keys() == {"bnn", "dgp"}
+    assert estimator.scores_.keys() == {"bnn", "dgp", "trees"}
     with pytest.raises(ValueError, match="prior is not available for auto"):
         make_estimator("auto", problem, prior="neal")
 
