@@ -15,10 +15,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
-from inducing.arrays import as_tensor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
 from inducing.estimators.functions import SampledFunctions
+from inducing.estimators.pipeline import log_likelihood_score
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.prediction.predictive import Predictive
@@ -98,7 +98,7 @@ class Auto(BaseEstimator):
 
     def _score(self, candidate: Any, X: Any, y: Any) -> float:
         """The mean log-likelihood of held-out rows."""
-        return float(candidate.predict_distribution(X).log_prob(np.asarray(y, dtype=float).reshape(len(y), -1)).mean())
+        return log_likelihood_score(candidate, X, y)
 
 
 class AutoRegressor(RegressorMixin, Auto):
@@ -167,11 +167,9 @@ class AutoClassifier(ClassifierMixin, Auto):
         return self._chosen().predict_proba(X)
 
     def _score(self, candidate: Any, X: Any, y: Any) -> float:
-        labels = np.asarray(y)
         # the training rows may lack a rare class
-        known = np.flatnonzero(np.isin(labels, candidate.classes_))
-        places = np.searchsorted(candidate.classes_, labels[known])
-        return float(candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places)).mean())
+        known = np.flatnonzero(np.isin(np.asarray(y), candidate.classes_))
+        return super()._score(candidate, _take(X, known), _take(y, known))
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:
