@@ -49,6 +49,12 @@ def write_table(path: Path, rows: int) -> None:
     writer.close()
 
 
+def measure(table: Path, steps: int) -> dict[str, float]:
+    """Fit a table in a process of its own. Return its seconds and its peak memory in MB."""
+    options = ["--target", "y", "--max-steps", steps, "--stream", "always"]
+    return measure_command("fit", table, *options, "--out", table.with_name("model.safetensors"))
+
+
 def main() -> None:
     """Write both kinds of tables, fit, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,9 +68,7 @@ def main() -> None:
             table = Path(name) / f"table.{kind}"
             write_table(table, arguments.rows)
             size = table.stat().st_size / 2**20
-            options = ["--target", "y", "--max-steps", arguments.steps, "--stream", "always"]
-            measured = measure_command("fit", table, *options, "--out", table.with_name("model.safetensors"))
-            found[kind] = {"table_mb": size, **measured}
+            found[kind] = {"table_mb": size, **measure(table, arguments.steps)}
             table.unlink()
             print(f"{kind}: " + ", ".join(f"{key} {value:.1f}" for key, value in found[kind].items()), flush=True)
     print(json.dumps({"rows": arguments.rows, "columns": NUMERIC + TEXT + 1, **found}))
