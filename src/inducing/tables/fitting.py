@@ -19,7 +19,7 @@ from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, D
 from inducing.estimators.auto import Auto, AutoClassifier, AutoRegressor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import check_counts
-from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
+from inducing.estimators.stacking import TreeBNN, TreeBNNClassifier, TreeBNNRegressor
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
@@ -144,8 +144,9 @@ def fit_training_rows(
 ) -> NetworkEstimator:
     """Fit to all training rows of a problem, and return the estimator, or the one that was chosen."""
     if stream is not None:
-        if isinstance(estimator, Auto):
-            raise ValueError("the model auto needs all rows in memory. Use bnn or dgp for a table that is streamed.")
+        if isinstance(estimator, Auto | TreeBNN):
+            name = "auto" if isinstance(estimator, Auto) else "trees"
+            raise ValueError(f"the model {name} needs all rows in memory. Use bnn or dgp for a table that is streamed.")
         return stream.fit(estimator, problem)
     estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator
