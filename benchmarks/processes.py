@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,19 @@ def without_thread_settings(environment: dict[str, str]) -> dict[str, str]:
 def threads(number: int) -> dict[str, str]:
     """The variables that fix the number of threads."""
     return {"OMP_NUM_THREADS": str(number), "MKL_NUM_THREADS": str(number)}
+
+
+def measure_command(*arguments: object) -> dict[str, float]:
+    """Run the command `inducing` in a process of its own. Return its seconds and its peak memory in MB."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "inducing", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"the command failed with status {status}")
+    # Linux counts in kilobytes, macOS in bytes
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"seconds": time.perf_counter() - start, "peak_mb": usage.ru_maxrss * unit / 2**20}
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """How much memory, and how long, `inducing predict` needs for a CSV file of many rows.
 
-    python benchmarks/stream.py                      # 1,000,000 rows
-    python benchmarks/stream.py --rows 50000 --base-rows 5000
+    python -m benchmarks.stream                      # 1,000,000 rows
+    python -m benchmarks.stream --rows 50000 --base-rows 5000
 
 A small Bayesian neural network is fitted to 500 rows of ten columns (two of them text). Then the real command predicts a
 table of the size asked for, and a small one beside it: memory is bounded if both need about the same. Peak memory is the
@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import inducing
+from benchmarks.processes import measure_command
 from inducing.tables.predicting import TableModel
 
 NUMERIC, TEXT = 8, 2
@@ -44,19 +41,6 @@ def write_table(path: Path, rows: int) -> None:
         table.to_csv(path, index=False, header=part == 0, mode="a")
 
 
-def measure(model: Path, table: Path, out: Path) -> dict[str, float]:
-    """Run the command in a process of its own; its peak memory in MB and its time in seconds."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "inducing", "predict", str(model), str(table), "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the command failed with status {status}")
-    # Linux counts in kilobytes, macOS in bytes
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"seconds": time.perf_counter() - start, "peak_mb": usage.ru_maxrss * unit / 2**20}
-
-
 def main() -> None:
     """Fit, predict both tables, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -74,7 +58,8 @@ def main() -> None:
         for rows in (arguments.base_rows, arguments.rows):
             table, out = folder / f"{rows}.csv", folder / f"{rows}-predictions.csv"
             write_table(table, rows)
-            found[rows] = measure(folder / "model.safetensors", table, out) | {"table_mb": table.stat().st_size / 2**20}
+            measured = measure_command("predict", folder / "model.safetensors", table, "--out", out)
+            found[rows] = measured | {"table_mb": table.stat().st_size / 2**20}
             with out.open("rb") as file:
                 written = sum(1 for _ in file) - 1
             if written != rows:

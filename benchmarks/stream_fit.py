@@ -12,11 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as arrow
 from pyarrow import csv, parquet
+
+from benchmarks.processes import measure_command
 
 NUMERIC, TEXT = 17, 2
 WRITTEN_AT_A_TIME = 200_000
@@ -52,17 +50,9 @@ def write_table(path: Path, rows: int) -> None:
 
 
 def measure(table: Path, steps: int) -> dict[str, float]:
-    """Run the command in a process of its own; its peak memory in MB and its time in seconds."""
-    start = time.perf_counter()
-    out = table.with_name("model.safetensors")
-    command = [sys.executable, "-m", "inducing", "fit", str(table), "--target", "y", "--max-steps", str(steps)]
-    process = subprocess.Popen([*command, "--stream", "always", "--out", str(out)], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the command failed with status {status}")
-    # Linux counts in kilobytes, macOS in bytes
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"seconds": time.perf_counter() - start, "peak_mb": usage.ru_maxrss * unit / 2**20}
+    """Fit a table in a process of its own. Return its seconds and its peak memory in MB."""
+    options = ["--target", "y", "--max-steps", steps, "--stream", "always"]
+    return measure_command("fit", table, *options, "--out", table.with_name("model.safetensors"))
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from inducing.extras import require
 from inducing.inference.history import History
 from inducing.linalg.noise import seeded
-from inducing.nn.draw import Chain, Function, NetworkDraw
+from inducing.nn.draw import Chain, layer_functions
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.prediction import metrics
@@ -313,18 +313,6 @@ def plot_residuals(predictive: Predictive, y: Tensor | ArrayLike, *, output: int
     ax.plot(_array(mean), _array(residuals), ".", color=BLUE, markersize=5)
     ax.set(xlabel="predicted", ylabel="(true - predicted) / std")
     return ax
-
-
-def layer_functions(draw: NetworkDraw) -> list[Function]:
-    """The function of each Bayesian layer outside of residual blocks, with the modules between it and the layer below."""
-    functions: list[Function] = []
-    steps: list[Function] = []
-    for step in draw.function.steps:
-        steps.append(step)
-        if any(step is layer.function for layer in draw.layers):
-            functions.append(Chain(tuple(steps)))
-            steps = []
-    return functions
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -1,4 +1,6 @@
-"""The comparison of bounds runs, and its page and figure have all posteriors."""
+"""The comparison of bounds runs, and its pages and figure have all posteriors."""
+
+import json
 
 from benchmarks import evidence
 
@@ -18,3 +20,9 @@ def test_one_dataset_in_short(monkeypatch, tmp_path):
     assert [row.split(" | ")[2] for row in rows] == list(evidence.POSTERIORS)
     evidence.draw([found])
     assert evidence.FIGURE.exists()
+
+
+def test_pages_are_those_of_the_stored_results():
+    results = json.loads(evidence.RESULTS.read_text())
+    assert evidence.PAGE.read_text() == evidence.page(results)
+    assert evidence.SUMMARY.read_text() == evidence.summary(results)

@@ -29,7 +29,9 @@ def run(path, x):
     return dict(zip(names, session.run(None, {"x": x}), strict=True)), session.get_modelmeta().custom_metadata_map
 
 
-def test_regression_with_two_targets(tmp_path):
+def test_regression_with_two_targets(tmp_path, monkeypatch):
+    # enough for these tolerances, and the time to export grows with it
+    monkeypatch.setattr("inducing.prediction.module.DIVISIONS", 4)
     targets = np.stack([Y, np.cos(X[:, 1])], 1)
     estimator = BNN(hidden=[5], **SMALL).fit(X, targets)
     levels, scale = [0.001, 0.5, 0.99], targets.std(0)

@@ -1,129 +1,13 @@
 """Regressors: shapes, scales, what is the same and what is not, messages."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import inducing
-from inducing.estimators import architectures, functions
-
-RANDOM = np.random.default_rng(0)
-X = RANDOM.normal(3.0, 2.0, (60, 2))
-Y = 100 + 20 * np.sin(X[:, 0]) + RANDOM.normal(size=60)
-BOTH = np.stack([Y, -3 * Y + X[:, 1]], 1)
-REGRESSORS = [inducing.BNNRegressor, inducing.DeepGPRegressor]
-SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
-
-
-# a last layer that is learned, one that is exact, and processes
-MODELS = [(REGRESSORS[0], 15), (REGRESSORS[0], "auto"), (REGRESSORS[1], 15)]
-
-
-@pytest.fixture(scope="module", params=MODELS, ids=["learned", "exact", "processes"])
-def model(request):
-    kind, number = request.param
-    return kind(**SMALL | {"num_inducing": number, "max_steps": 60}).fit(X, Y)
-
-
-@pytest.fixture(scope="module")
-def two():
-    return inducing.BNNRegressor(**SMALL | {"max_steps": 60}).fit(X, BOTH)
-
-
-def test_predictions_are_on_the_scale_of_the_targets(model):
-    mean, std = model.predict(X, return_std=True)
-    assert mean.shape == std.shape == (60,)
-    assert mean.dtype == std.dtype == np.float64
-    assert np.array_equal(mean, model.predict(X))
-    assert abs(mean.mean() - 100) < 10
-    assert ((std > 0.5) & (std < 40)).all()
-    assert model.score(X, Y) > 0.3
-    assert -10 < model.elbo_ < 5
-    assert len(model.history_) == 60
-
-
-def test_the_covariance_agrees_with_the_standard_deviation(model):
-    mean, cov = model.predict(X[:7], return_cov=True)
-    expected, std = model.predict(X[:7], return_std=True)
-    assert cov.shape == (7, 7)
-    np.testing.assert_allclose(mean, expected)
-    np.testing.assert_allclose(np.diag(cov), std**2)
-    np.testing.assert_allclose(cov, cov.T)
-    assert np.linalg.eigvalsh(cov).min() > 0
-    with pytest.raises(RuntimeError, match="at most one of return_std and return_cov"):
-        model.predict(X, return_std=True, return_cov=True)
-
-
-def test_intervals_are_quantiles(model):
-    low, high = model.predict_interval(X, 0.5)
-    quantiles = model.predict_quantiles(X, [0.25, 0.5, 0.75])
-    assert quantiles.shape == (3, 60)
-    assert np.array_equal(low, quantiles[0])
-    assert np.array_equal(high, quantiles[2])
-    assert (np.diff(quantiles, axis=0) > 0).all()
-    assert np.array_equal(model.predict_quantiles(X, 0.25), low)
-    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 90"):
-        model.predict_interval(X, 90)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        model.predict_quantiles(X, 1.0)
-
-
-def test_predictions_do_not_depend_on_the_batches(model, monkeypatch):
-    whole = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
-    monkeypatch.setattr(functions, "BATCH_NUMBERS", 7 * model.n_samples * model._width())
-    parts = model.predict(X, return_std=True), model.predict_quantiles(X, 0.1), model.sample_y(X, 3, 1)
-    rows = [model.predict(X[row : row + 1])[0] for row in range(5)]
-    np.testing.assert_allclose(parts[0], whole[0], rtol=1e-10)
-    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-10)
-    np.testing.assert_allclose(parts[2], whole[2], rtol=1e-10)
-    np.testing.assert_allclose(rows, whole[0][0][:5], rtol=1e-10)
-
-
-def test_memory_of_a_batch_is_bounded(model, monkeypatch):
-    """However many rows there are, a batch holds no more numbers than it may."""
-    monkeypatch.setattr(functions, "BATCH_NUMBERS", 2**17)
-    batches = model.sample_functions(5).predict_batches(np.zeros((1000, 2)))
-    sizes = [predictive.outputs.shape[1] for predictive in batches]
-    assert sum(sizes) == 1000
-    assert max(sizes) * 5 * model._width() <= 2**17
-
-
-def test_sampled_functions_are_functions(model):
-    functions = model.sample_functions(4, random_state=1)
-    values = functions(X)
-    assert values.shape == (4, 60)
-    np.testing.assert_allclose(functions(X[5:9]), values[:, 5:9], rtol=1e-10)
-    np.testing.assert_allclose(pickle.loads(pickle.dumps(functions))(X), values, rtol=1e-12)
-    assert not np.allclose(model.sample_functions(4, random_state=2)(X), values)
-    # on the scale of the targets, around their mean
-    many = model.sample_functions(200, random_state=0)(X)
-    epistemic = model.predict_distribution(X).epistemic.numpy()[:, 0]
-    assert (np.abs(many.mean(0) - model.predict(X)) < 6 * np.sqrt(epistemic / model.n_samples)).all()
-
-
-def test_samples_have_the_noise_of_the_targets(model):
-    samples = model.sample_y(X[:10], 500, random_state=0)
-    assert samples.shape == (10, 500)
-    _, std = model.predict(X[:10], return_std=True)
-    assert np.abs(samples.std(1) / std - 1).max() < 0.4
-    assert np.array_equal(samples, model.sample_y(X[:10], 500, random_state=0))
-    assert not np.array_equal(samples[:, :5], model.sample_y(X[:10], 5, np.random.RandomState(7)))
-
-
-def test_several_targets(two):
-    mean, std = two.predict(X, return_std=True)
-    assert mean.shape == std.shape == (60, 2)
-    assert two.predict(X[:5], return_cov=True)[1].shape == (5, 5, 2)
-    assert two.predict_quantiles(X, [0.1, 0.9, 0.95]).shape == (3, 60, 2)
-    assert two.sample_y(X, 4).shape == (60, 2, 4)
-    assert two.sample_functions(4)(X).shape == (4, 60, 2)
-    assert two.likelihood_.noise_variance.shape == (2,)
-    assert two.score(X, BOTH) > 0.3
-    # one column is not the same as none
-    assert inducing.BNNRegressor(**{**SMALL, "max_steps": 1}).fit(X, Y[:, None]).predict(X).shape == (60, 1)
+from inducing.estimators import architectures
+from tests.estimators.examples import BOTH, REGRESSORS, SMALL, X, Y
 
 
 @pytest.mark.parametrize("regressor", REGRESSORS)
@@ -172,46 +56,6 @@ def test_whole_weights_are_repeated_rows(number):
     assert not np.allclose(weighted.predict(X), inducing.BNNRegressor(**quick).fit(X, Y).predict(X), rtol=1e-3)
 
 
-def test_the_number_of_inducing_points_is_that_of_distinct_rows():
-    model = inducing.BNNRegressor(num_inducing=50, max_steps=1).fit(np.tile(X[:10], (4, 1)), np.tile(Y[:10], 4))
-    assert model.network_.num_inducing == 10
-
-
-def posterior(model):
-    return type(model.network_.last_layer.posterior_spec).__name__
-
-
-def test_few_rows_are_all_inducing_points_of_an_exact_last_layer(monkeypatch):
-    twice = np.r_[X, X[:5]], np.r_[Y, Y[:5]]
-    model = inducing.BNNRegressor(max_steps=1).fit(*twice)
-    assert posterior(model) == "OptimalInducing"
-    assert model.network_.num_inducing == 60
-    assert sorted(model.network_.last_layer.posterior.row_weights.tolist()) == [1.0] * 55 + [2.0] * 5
-    for changes in ({"likelihood": "student-t"}, {"num_inducing": 20}, {"posterior": "global"}, {"warm_start": True}):
-        assert posterior(inducing.BNNRegressor(**changes, max_steps=1).fit(*twice)) == "GlobalInducing", changes
-    assert posterior(inducing.DeepGPRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
-    monkeypatch.setattr(inducing.BNNRegressor, "exact_rows", 59)
-    assert posterior(inducing.BNNRegressor(max_steps=1).fit(*twice)) == "GlobalInducing"
-
-
-def test_an_exact_last_layer_by_name_and_posteriors_in_an_array():
-    for asked in ("global->optimal", "factorised->optimal", ("global", "global", inducing.OptimalInducing())):
-        assert posterior(inducing.BNNRegressor(posterior=asked, max_steps=1).fit(X, Y)) == "OptimalInducing"
-    deep = inducing.DeepGPRegressor(posterior="global->optimal", max_steps=1).fit(X, Y)
-    assert posterior(deep) == "OptimalInducing"
-    model = inducing.BNNRegressor((5,), posterior=np.array(["local", "global"]), max_steps=1).fit(X, Y)
-    assert posterior(model) == "GlobalInducing"
-    noisy = ("global", "global", inducing.OptimalInducing(heteroscedastic=True))
-    assert "Heteroscedastic" in inducing.BNNRegressor(posterior=noisy, max_steps=1).fit(X, Y).built
-    for asked, likelihood in (
-        ("global->optimal", "student-t"),
-        ("global->optimal", "heteroscedastic"),
-        (noisy, "gaussian"),
-    ):
-        with pytest.raises(ValueError, match=r"OptimalInducing.* does not support the likelihood"):
-            inducing.BNNRegressor(posterior=asked, likelihood=likelihood, max_steps=1).fit(X, Y)
-
-
 def test_light_rows_are_told_once():
     with pytest.warns(UserWarning, match="weights of 60 rows sum to 1") as told:
         inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=np.full(60, 1 / 60))
@@ -242,27 +86,6 @@ def test_noise_does_not_run_away_from_the_data(regressor):
     assert few.max() < 30 * Y.std()
     assert (few / many > 0.5).all()
     assert (few / many < 2).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "built"),
-    [
-        (
-            {},
-            "HeteroscedasticGaussian likelihood, 60 global inducing points: all distinct rows, with an exact last layer",
-        ),
-        ({"likelihood": "student-t", "num_inducing": 7}, "StudentT likelihood, 7 global inducing points: learned"),
-        ({"posterior": "factorised", "likelihood": "gaussian"}, "Gaussian likelihood, no global inducing points"),
-    ],
-)
-def test_what_was_built_is_told(settings, built):
-    assert inducing.BNNRegressor(max_steps=1, **settings).fit(X, Y).built == built
-
-
-def test_an_exact_last_layer_cannot_go_on():
-    model = inducing.BNNRegressor(max_steps=1).fit(X, Y).set_params(warm_start=True)
-    with pytest.raises(ValueError, match="warm_start=True before the first fit"):
-        model.fit(X, Y)
 
 
 @pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5)])
@@ -409,15 +232,6 @@ def test_weights_of_zero_and_below():
         inducing.BNNRegressor(max_steps=1).fit(X, Y, sample_weight=-np.ones(60))
 
 
-def test_reversed_rows_are_predicted_as_others(two):
-    backward = X[::-1]
-    np.testing.assert_allclose(two.predict(backward), two.predict(X)[::-1])
-    np.testing.assert_allclose(two.score(backward, BOTH[::-1]), two.score(X, BOTH))
-    assert two.sample_y(np.flip(X, 0), 2).shape == (60, 2, 2)
-    assert two.sample_functions(2)(backward).shape == (2, 60, 2)
-    two.predict_distribution(backward).log_prob(BOTH[::-1])
-
-
 def test_reversed_tables_are_predicted_as_others():
     table = pd.DataFrame(X, columns=["a", "b"])
     model = inducing.BNNRegressor(**SMALL | {"max_steps": 2}).fit(table.iloc[::-1], pd.Series(Y).iloc[::-1])
@@ -464,15 +278,3 @@ def test_a_fit_leaves_the_global_generators_alone():
 def test_text_targets_are_refused_with_an_example():
     with pytest.raises(ValueError, match=r"y contains text.*'red'.*classifier"):
         inducing.BNNRegressor().fit(np.zeros((3, 1)), ["1.5", "red", "2"])
-
-
-@pytest.mark.parametrize(("value", "found", "advice"), [(np.nan, "NaN", ", or impute"), (-np.inf, "infinity", "")])
-def test_inputs_that_are_not_finite_are_refused_with_their_place(model, value, found, advice):
-    inputs = X.copy()
-    inputs[[3, 5], 1] = value
-    message = (
-        rf"Input X contains {found}.* in 2 rows \(first in row 3 and column 1\)\. Remove these rows{advice or '.'}"
-    )
-    for use in (inducing.BNNRegressor(max_steps=1).fit, model.score):
-        with pytest.raises(ValueError, match=message):
-            use(inputs, Y)

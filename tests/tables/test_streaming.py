@@ -49,7 +49,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(architectures, "HIDDEN", (10, 10))
     monkeypatch.setattr(architectures, "INDUCING_FOR_STAGES", 20)
-    monkeypatch.setattr("inducing.estimators.streaming.ELBO_SAMPLES", 2)
+    monkeypatch.setattr("inducing.estimators.base.ELBO_SAMPLES", 2)
     for task in ("regression", "classification"):
         monkeypatch.setattr(f"inducing.tables.fitting.{task}_baselines", lambda *_: {})
     monkeypatch.setattr(sampling, "SAMPLE_ROWS", 1200)

@@ -84,7 +84,7 @@ def fit(
     from inducing import pages
     from inducing.estimators.auto import Auto
     from inducing.tables.errors import counted
-    from inducing.tables.fitting import fit_all_rows, fit_problem, make_estimator
+    from inducing.tables.fitting import fit_problem, fit_training_rows, make_estimator
     from inducing.tables.numbers import format_number
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
@@ -154,11 +154,11 @@ def fit(
     start = time.perf_counter()
     fitted = fit_problem(estimator, problem, rows) if test_fraction else None
     if fitted is None:
-        final = fit_all_rows(estimator, problem, rows)
+        final = fit_training_rows(estimator, problem, rows)
     elif refit:
         whole = make(test_fraction=0.0)
         chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
-        final = fit_all_rows(make_estimator(chosen, whole, **parameters), whole, rows)
+        final = fit_training_rows(make_estimator(chosen, whole, **parameters), whole, rows)
     else:
         final = fitted.estimator
     seconds = time.perf_counter() - start

@@ -8,11 +8,9 @@ this size costs a third more than float32.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import os
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
@@ -29,10 +27,9 @@ from torch import Tensor
 from inducing.arrays import as_tensor
 from inducing.checks import check_device, check_known, check_whole, refuse_inference_mode
 from inducing.data.standardise import Standardiser
-from inducing.estimators.exporting import export_estimator
-from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
-from inducing.estimators.state import FittedEstimator
+from inducing.estimators.predicting import PredictingEstimator
+from inducing.estimators.rows import merge_equal_rows
 from inducing.estimators.targets import check_finite_rows, observed_rows
 from inducing.estimators.training import HeldOutRows, Rows, Training
 from inducing.inference.callbacks import Callback
@@ -47,8 +44,6 @@ from inducing.inference.updating import update
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
-from inducing.prediction.predictive import Predictive
-from inducing.prediction.running import draw_functions
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
 from inducing.threads import threads_of_user, using_threads
 
@@ -58,7 +53,7 @@ IMPUTE = ", or impute: SimpleImputer() in a pipeline, or schema=Schema.of(table)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class NetworkEstimator(FittedEstimator, ABC):
+class NetworkEstimator(PredictingEstimator):
     """An estimator around a network. Its fields are the parameters of scikit-learn's `get_params`."""
 
     posterior: Any = "auto"
@@ -96,10 +91,6 @@ class NetworkEstimator(FittedEstimator, ABC):
     @abstractmethod
     def _fast_recipe(self, num_data: float) -> Recipe:
         """The recipe "fast" of this kind of network for a number of rows."""
-
-    @abstractmethod
-    def _width(self) -> int:
-        """Approximate number of values that a prediction holds for each row and draw."""
 
     @abstractmethod
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> Any:
@@ -172,11 +163,11 @@ class NetworkEstimator(FittedEstimator, ABC):
             self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         data: Rows = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
-        network, likelihood = self.network_.to(device), self.likelihood_.to(device)
+        self.network_.to(device)
+        self.likelihood_.to(device)
         held_out = None if eval_set is None else self._encode_rows(*eval_set)
         self._run(data, float(counts.sum()), held_out, callbacks)
-        terms = evaluate(network, likelihood, data, ELBO_SAMPLES, self.seed_, self.batch_size)
-        self.elbo_ = float(terms.elbo_per_datapoint)
+        self._evaluate(data)
 
     def _run(
         self,
@@ -201,6 +192,11 @@ class NetworkEstimator(FittedEstimator, ABC):
         )
         self.history_ = self._train(training, self.network_, self.likelihood_)
         self.limited_by_time_ = clock.is_limiting
+
+    def _evaluate(self, data: Rows) -> None:
+        """Evaluate the ELBO of the fitted network."""
+        terms = evaluate(self.network_, self.likelihood_, data, ELBO_SAMPLES, self.seed_, self.batch_size)
+        self.elbo_ = float(terms.elbo_per_datapoint)
 
     def _train(self, training: Training, network: Network, likelihood: Likelihood) -> History:
         """Train a network and a likelihood. Held-out rows, if there are any, stop the training."""
@@ -236,61 +232,11 @@ class NetworkEstimator(FittedEstimator, ABC):
         if weights.sum() < positive.sum() / 10:
             total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
-        # labels of any type by their positions
-        targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-        # missing targets are equal to each other; infinite targets were refused
-        targets = np.where(np.isnan(targets), np.inf, targets)
-        table = np.column_stack([rows, targets])[positive]
-        _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        return rows[positive][first], y[positive][first], np.bincount(group.reshape(-1), weights[positive])
+        return merge_equal_rows(rows[positive], y[positive], weights[positive])
 
     def step_limit(self, num_data: float) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
         return self._make_recipe(num_data).num_steps
-
-    @property
-    def built(self) -> str:
-        """A description of the fitted network: its likelihood and its inducing points."""
-        check_is_fitted(self, "network_")
-        points, likelihood = self.network_.num_inducing, type(self.likelihood_).__name__
-        if points is None:
-            return f"{likelihood} likelihood, no global inducing points"
-        kind = "all distinct rows, with an exact last layer" if self.network_.optimal_last is not None else "learned"
-        return f"{likelihood} likelihood, {points} global inducing points: {kind}"
-
-    def predict_distribution(self, X: Any) -> Predictive:
-        """The predictive distribution of each row: epistemic and aleatoric variance, densities, quantiles.
-
-        It holds the outputs of all draws, ``n_samples`` numbers for each row and output.
-        """
-        return self._draw().predict(X)
-
-    def sample_functions(self, n_samples: int = 1, random_state: Any = 0) -> SampledFunctions:
-        """Draw functions from the posterior, which can be evaluated at any rows.
-
-        A function gives the mean of the targets, without noise; for classes their probabilities.
-
-        Arguments:
-            n_samples: Number of functions.
-            random_state: Seed of the draws. None: a new seed at each call.
-        """
-        is_seed = isinstance(random_state, int | np.integer)
-        seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
-        return self._draw(n_samples, int(seed))
-
-    def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
-        """Write the predictions to a file that other programs run: ONNX (.onnx), or `torch.export` (.pt2).
-
-        The input ``x`` is (N, D) in float64: the columns of the fit, with text columns already encoded by the schema. The
-        outputs are ``mean``, ``std``, ``aleatoric_std``, ``epistemic_std`` and ``quantiles``, in the shapes of `predict`
-        and `predict_quantiles`; or ``probabilities`` in the order of ``classes_``. An ONNX file also holds the names of the
-        inputs, the classes and the levels.
-
-        Arguments:
-            path: File to write.
-            quantiles: Levels of the quantiles. Default: 0.05, 0.5 and 0.95, and none for classes and counts.
-        """
-        export_estimator(self, path, quantiles)
 
     def _choice(self, y: np.ndarray) -> Choice:
         """The likelihood that `likelihood` names, for these targets."""
@@ -377,14 +323,6 @@ class NetworkEstimator(FittedEstimator, ABC):
             rows = check_array(encoded.to_training_numpy(targets), ensure_all_finite=False)
         check_finite_rows("X", rows, IMPUTE)
         return rows
-
-    def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:
-        """Draw functions. Default: those of predictions."""
-        check_is_fitted(self, "network_")
-        n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
-        likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
-        functions = draw_functions(self.predictor, self.likelihood_, n_samples, seed)
-        return SampledFunctions(self, functions, likelihood, n_samples, seed)
 
 
 def has_text(X: object) -> bool:

@@ -17,14 +17,14 @@ from inducing.prediction.module import WITH_QUANTILES, PredictionModule
 from inducing.prediction.running import draw_functions
 
 if TYPE_CHECKING:
-    from inducing.estimators.base import NetworkEstimator
+    from inducing.estimators.predicting import PredictingEstimator
 
 QUANTILES = (0.05, 0.5, 0.95)
 EXAMPLE_ROWS = 8
 
 
 def export_estimator(
-    estimator: NetworkEstimator,
+    estimator: PredictingEstimator,
     path: str | os.PathLike[str],
     quantiles: Sequence[float] | None = None,
     targets: Sequence[str] | None = None,

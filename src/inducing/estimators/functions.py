@@ -20,7 +20,7 @@ from inducing.prediction.running import run_functions
 from inducing.threads import most_threads, using_threads
 
 if TYPE_CHECKING:
-    from inducing.estimators.base import NetworkEstimator
+    from inducing.estimators.predicting import PredictingEstimator
 
 # numbers in one batch of predictions
 BATCH_NUMBERS = 2**23
@@ -47,7 +47,7 @@ class SampledFunctions:
         seed: Seed of the draws.
     """
 
-    estimator: NetworkEstimator
+    estimator: PredictingEstimator
     functions: FunctionSamples
     likelihood: Likelihood
     n_samples: int

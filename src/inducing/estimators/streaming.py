@@ -13,10 +13,9 @@ import numpy as np
 import torch
 
 from inducing.checks import check_device, refuse_inference_mode
-from inducing.estimators.base import ELBO_SAMPLES, NetworkEstimator
+from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.stages import HELD_OUT_SHARE, MOST_HELD_OUT
 from inducing.estimators.training import Rows
-from inducing.inference.objective import evaluate
 from inducing.inference.row_file import RowFile
 from inducing.linalg.noise import seeded
 from inducing.threads import threads_of_user, using_threads
@@ -51,12 +50,10 @@ def fit_file(
         order = torch.randperm(len(x), generator=seeded(estimator.seed_, "held-out rows"))
         kept, held = order.split([len(x) - (out := min(MOST_HELD_OUT, round(HELD_OUT_SHARE * len(x)))), out])
         file = write((x[kept], targets[kept]))
-        network, likelihood = estimator.network_.to(device), estimator.likelihood_.to(device)
+        estimator.network_.to(device)
+        estimator.likelihood_.to(device)
         estimator._run(file, float(len(file)), (x[held], targets[held]), checkpoint=checkpoint(file))
         # the sample stands for all rows
         weights = torch.full((len(x),), num_rows / len(x), dtype=torch.float64)
-        terms = evaluate(
-            network, likelihood, (x, targets, weights), ELBO_SAMPLES, estimator.seed_, estimator.batch_size
-        )
-        estimator.elbo_ = float(terms.elbo_per_datapoint)
+        estimator._evaluate((x, targets, weights))
     return estimator

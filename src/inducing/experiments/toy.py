@@ -24,9 +24,10 @@ from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, ELBO_TERMS, Comparison, layer_variance
 from inducing.experiments.engine.experiment import Experiment, Metrics
 from inducing.linalg.noise import seeded
+from inducing.nn.draw import layer_functions
 from inducing.nn.posteriors.pseudo_likelihood import PrecisionKind
 from inducing.pages import Table
-from inducing.plots import BLACK, layer_functions, plot_band
+from inducing.plots import BLACK, plot_band
 
 GRID = np.linspace(-2.0, 2.0, 201)
 INPUTS = torch.as_tensor(GRID[:, None], dtype=torch.float32)

@@ -18,10 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.checks import check_dtype, check_inputs, check_kind, check_rows, check_tensor, check_whole
+from inducing.checks import check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
 from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
 from inducing.inference.micro_batches import sum_over_pieces
+from inducing.inference.validation import check_data, check_model
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
@@ -103,8 +104,7 @@ class ELBO(nn.Module):
 
     def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
         super().__init__()
-        check_kind("network", network, Network, "an inducing.Network")
-        check_kind("likelihood", likelihood, Likelihood, "an inducing.nn.Likelihood, e.g. inducing.Gaussian()")
+        check_model(network, likelihood)
         if not num_data > 0:
             raise ValueError(f"num_data must be positive, got {num_data}. Pass the size of the whole training set")
         if network.optimal_last is not None:
@@ -146,9 +146,7 @@ class ELBO(nn.Module):
                 gradient of the objective is the same, up to the noise of layers that sample each row. Smaller numbers need
                 less memory.
         """
-        x = check_inputs(x, self.network.input_shape, self.network.dtype)
-        y = self.likelihood.check_targets(y, self.network.output_shape)
-        check_dtype("y", y, self.network.dtype)
+        x, y = check_data(self.network, self.likelihood, x, y)
         if num_rows is None or len(x):
             check_rows(x, y)
         draw = self.network.draw(num_samples, generator, likelihood=self.likelihood, closed_form_kl=closed_form_kl)
@@ -274,9 +272,7 @@ def evaluate(
     objective = ELBO(network, likelihood, num_data)
     if batch_size is not None:
         batch_size = check_whole("batch_size", batch_size)
-    x = check_inputs(x, network.input_shape, network.dtype)
-    y = likelihood.check_targets(check_tensor("y", y), network.output_shape)
-    check_dtype("y", y, network.dtype)
+    x, y = check_data(network, likelihood, x, check_tensor("y", y))
     check_rows(x, y)
     tensors = [tensor for tensor in (x, y, weights) if tensor is not None]
     batches = list(zip(*(tensor.split(batch_size or len(x)) for tensor in tensors), strict=True))

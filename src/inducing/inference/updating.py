@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.checks import check_dtype, check_inputs, check_kind, check_rows
+from inducing.checks import check_kind, check_rows
+from inducing.inference.validation import check_data
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.last_layer import draw_last_layer, noise_variance, sample_updated_functions
 from inducing.nn.likelihoods import Likelihood
@@ -75,11 +76,7 @@ def update(
         return UpdatedNetwork(fitted, likelihood, x, y)
     fitted = copy.deepcopy(fitted).requires_grad_(False)
     # an error that would otherwise appear in predictions
-    if draw_last_layer(fitted, 1, likelihood=likelihood).covariance is None:
-        raise ValueError(
-            "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
-            "Fit the network to all data instead"
-        )
+    draw_last_layer(fitted, 1, likelihood=likelihood).require_covariance()
     return UpdatedNetwork(fitted, copy.deepcopy(likelihood).requires_grad_(False), x, y)
 
 
@@ -87,10 +84,8 @@ def check_new_data(
     network: Network, likelihood: Likelihood, x: object, y: object
 ) -> tuple[Float[Tensor, "n *in"], Tensor]:
     """Return new inputs and targets. Raise an error if they are not valid for an update of the network."""
-    x = check_inputs(x, network.input_shape, network.dtype).detach()
-    y = likelihood.check_targets(y, network.output_shape).detach()
-    check_dtype("y", y, network.dtype)
+    x, y = check_data(network, likelihood, x, y)
     check_rows(x, y)
     # the noise must have a variance
     noise_variance(likelihood, torch.zeros(1, 1, *network.output_shape, dtype=network.dtype, device=network.device))
-    return x, y
+    return x.detach(), y.detach()

@@ -21,7 +21,7 @@ def check_model(network: object, likelihood: object) -> None:
     check_kind("likelihood", likelihood, Likelihood, "an inducing.nn.Likelihood, e.g. inducing.Gaussian()")
 
 
-def check_data(network: Network, likelihood: Likelihood, x: object, y: Tensor) -> tuple[Tensor, Tensor]:
+def check_data(network: Network, likelihood: Likelihood, x: object, y: object) -> tuple[Tensor, Tensor]:
     """Return inputs and targets. Raise an error if they are not valid for the network and the likelihood."""
     x = check_inputs(x, network.input_shape, network.dtype)
     y = likelihood.check_targets(y, network.output_shape)

@@ -186,6 +186,18 @@ class NetworkDraw(NamedTuple):
         return self.function(x[None])
 
 
+def layer_functions(draw: NetworkDraw) -> list[Function]:
+    """The function of each Bayesian layer outside of residual blocks, with the modules between it and the layer below."""
+    functions: list[Function] = []
+    steps: list[Function] = []
+    for step in draw.function.steps:
+        steps.append(step)
+        if any(step is layer.function for layer in draw.layers):
+            functions.append(Chain(tuple(steps)))
+            steps = []
+    return functions
+
+
 class FunctionSamples(nn.Module):
     """Frozen functions as a plain module, (B, ...) -> (S, B, ...), which can be moved, saved and differentiated in x.
 

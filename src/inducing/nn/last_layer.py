@@ -153,6 +153,15 @@ class LastLayerDraw:
     last: Function
     covariance: Covariance | None
 
+    def require_covariance(self) -> Covariance:
+        """Return the covariance. Raise an error if it is not known."""
+        if self.covariance is None:
+            raise ValueError(
+                "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
+                "Fit the network to all data instead"
+            )
+        return self.covariance
+
 
 class Update(NamedTuple):
     """The correction C(x, x') c of the draws by new data, c = (C(x', x') + Sigma)^-1 (y - f(x') - e).
@@ -242,17 +251,13 @@ def sample_updated_functions(
 ) -> FunctionSamples:
     """Sample functions of a network given new data, as a frozen module of the same kind as without them."""
     draws = draw_last_layer(network, num_samples, seed, likelihood)
-    if draws.covariance is None:
-        raise ValueError(
-            "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
-            "Fit the network to all data instead"
-        )
+    known = draws.require_covariance()
     with torch.no_grad():
         rows = draws.below(x[None])
         rows = rows.expand(num_samples, *rows.shape[1:])
         outputs = draws.last(rows)
         mean = likelihood.mean(outputs)
-        covariance = draws.covariance.select(list(range(mean.shape[-1])))
+        covariance = known.select(list(range(mean.shape[-1])))
         noise = standard_normal(tuple(mean.shape), mean, seeded(seed, "noise of new data"))
         found = update(covariance, rows, mean, y, noise_variance(likelihood, outputs), noise)
         function = Chain((draws.below, covariance.fold(draws.last, found)))

@@ -51,7 +51,7 @@ def start_at(network: Network, weights: Iterable[Tensor], log_precision: float =
     layers, weights = network.layers.bayesian_layers(), list(weights)
     if len(layers) != len(weights):
         raise ValueError(f"got weights of {len(weights)} layers for a network of {len(layers)} layers")
-    hooks: list[_Returns] = []
+    hooks: list[_GivenWeights] = []
     with torch.no_grad(), ExitStack() as stack:
         for (name, layer), each in zip(layers, weights, strict=True):
             posterior = layer.posterior
@@ -61,7 +61,7 @@ def start_at(network: Network, weights: Iterable[Tensor], log_precision: float =
                     f"{name} has a {kind} posterior; only GlobalInducing, Factorised and PointEstimate posteriors start at "
                     "given weights"
                 )
-            hooks.append(_Returns(name, each, posterior))
+            hooks.append(_GivenWeights(name, each, posterior))
             stack.callback(posterior.register_forward_hook(hooks[-1]).remove)
         network.draw(1, consistent=True)
         for hook in hooks:
@@ -74,7 +74,7 @@ def _can_start(posterior: nn.Module) -> bool:
     return isinstance(posterior, FactorisedWeights | PointWeights)
 
 
-class _Returns:
+class _GivenWeights:
     """Hook that replaces the sampled weights of a layer by given ones, and keeps their outputs at the inducing points."""
 
     outputs: Tensor

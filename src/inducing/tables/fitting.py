@@ -100,7 +100,7 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
         if "time_budget" in given:
-            # two models, and the chosen one once more
+            # each model, and the chosen one once more
             given["time_budget"] /= len(ESTIMATORS) + 1
         candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
         shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
@@ -120,7 +120,7 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: Ta
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     start = time.perf_counter()
-    estimator = _fit(estimator, problem, stream)
+    estimator = fit_training_rows(estimator, problem, stream)
     seconds = time.perf_counter() - start
     predictive = estimator.predict_distribution(test)
     inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
@@ -139,20 +139,14 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: Ta
     return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, num_train)
 
 
-def fit_all_rows(
+def fit_training_rows(
     estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None
 ) -> NetworkEstimator:
-    """Fit to all rows of a problem without test rows, and return the estimator, or the one that was chosen."""
-    return _fit(estimator, problem, stream)
-
-
-def _fit(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None) -> NetworkEstimator:
+    """Fit to all training rows of a problem, and return the estimator, or the one that was chosen."""
     if stream is not None:
         if isinstance(estimator, Auto | TreeBNN):
-            found = "auto" if isinstance(estimator, Auto) else "trees"
-            raise ValueError(
-                f"the model {found} needs all rows in memory. Use bnn or dgp for a table that is streamed."
-            )
+            name = "auto" if isinstance(estimator, Auto) else "trees"
+            raise ValueError(f"the model {name} needs all rows in memory. Use bnn or dgp for a table that is streamed.")
         return stream.fit(estimator, problem)
     estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator

@@ -30,10 +30,10 @@ FIGURE_ROWS, UNCERTAIN_ROWS, UNCERTAIN_COLUMNS, SHOWN_CLASSES = 1000, 10, 8, 30
 SCORE_NOTES = {
     "regression": "Log-likelihood: nats per row, higher is better. RMSE and CRPS: units of the target, lower is better. The "
     "last three columns are the fractions of rows inside the 50, 90 and 95 % intervals. Constant: mean and variance of the "
-    "training rows. Ridge: linear, with Gaussian noise of constant variance.",
+    "training rows. Ridge: linear. Boosted trees: gradient boosting. Both have Gaussian noise of constant variance.",
     "classification": "Log-likelihood: nats per row, higher is better. ECE: expected calibration error in "
     f"{metrics.NUM_BINS} bins, 0 is best. Constant: class frequencies of the training rows. Logistic: linear logistic "
-    "regression.",
+    "regression. Boosted trees: gradient boosting.",
 }
 ELBO_CAPTION = "ELBO of the standardised data at each step. If it still rises at the end, use more steps."
 FIGURES: dict[str, tuple[Callable[..., object], str]] = {
