@@ -19,7 +19,7 @@ from inducing.estimators import BNNClassifier, BNNRegressor, DeepGPClassifier, D
 from inducing.estimators.auto import Auto, AutoClassifier, AutoRegressor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import check_counts
-from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
+from inducing.estimators.stacking import TreeBNN, TreeBNNClassifier, TreeBNNRegressor
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
@@ -148,8 +148,9 @@ def fit_all_rows(
 
 def _fit(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None) -> NetworkEstimator:
     if stream is not None:
-        if isinstance(estimator, Auto):
-            raise ValueError("the model auto needs all rows in memory. Use bnn or dgp for a table that is streamed.")
+        if isinstance(estimator, Auto | TreeBNN):
+            name = type(estimator).__name__
+            raise ValueError(f"{name} needs all rows in memory. Use bnn or dgp for a table that is streamed.")
         return stream.fit(estimator, problem)
     estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator
