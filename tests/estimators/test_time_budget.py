@@ -75,7 +75,7 @@ def test_stages_of_which_there_is_no_time_for_more_than_one(monkeypatch):
     assert np.isfinite(model.predict(X[:10])).all()
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
+@pytest.mark.parametrize("seconds", [0.0, -1.0, "20"])
 def test_a_budget_is_positive(seconds):
     with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):
         fitted(time_budget=seconds)

@@ -28,6 +28,8 @@ from inducing.tables.schema import EncodedTable
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 2000
 # a smaller share of held-out rows is not worth a second fit
 SHARE_TO_RETURN = 0.05
+# with fewer, no row would be held out
+FEWEST_ROWS = 3
 
 
 class Auto(BaseEstimator):
@@ -61,7 +63,11 @@ class Auto(BaseEstimator):
         settings = {"random_state": seed, "verbose": self.verbose}
         given = self.candidates or {name: cls() for name, cls in self.defaults.items()}
         candidates = {name: clone(each).set_params(**settings) for name, each in given.items()}
-        num_rows = _num_samples(X)
+        if (num_rows := _num_samples(X)) < FEWEST_ROWS:
+            raise ValueError(
+                f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
+                "Fit one estimator, e.g. BNNRegressor"
+            )
         num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
         weights = _check_sample_weight(sample_weight, X)
         train, held_out = train_test_split(np.arange(num_rows), test_size=num_held_out, random_state=seed)
@@ -170,6 +176,11 @@ class AutoClassifier(ClassifierMixin, Auto):
         labels = np.asarray(y)
         # the training rows may lack a rare class
         known = np.flatnonzero(np.isin(labels, candidate.classes_))
+        if not len(known):
+            raise ValueError(
+                f"no held-out row has one of the {len(candidate.classes_)} classes of the other rows, so the candidates "
+                "cannot be compared. For numbers, use AutoRegressor"
+            )
         places = np.searchsorted(candidate.classes_, labels[known])
         return float(candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places)).mean())
 

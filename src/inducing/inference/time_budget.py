@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from inducing.files import write_atomically
 from inducing.inference.batches import Data
 from inducing.inference.history import Record
@@ -44,8 +46,9 @@ class Clock:
     start: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds}")
+        is_number = isinstance(self.seconds, int | float | np.number)
+        if self.seconds is not None and not (is_number and self.seconds > 0):
+            raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds!r}")
 
     @property
     def remaining(self) -> float:

@@ -100,7 +100,7 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
         if "time_budget" in given:
-            # two models, and the chosen one once more
+            # all models, and the chosen one once more
             given["time_budget"] /= len(ESTIMATORS) + 1
         candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
         shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
