@@ -75,6 +75,8 @@ def test_the_default_candidates_and_errors():
     assert auto.AutoRegressor.defaults == models
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)
+    with pytest.raises(TypeError, match="candidates must be estimators by name"):
+        inducing.AutoRegressor([GOOD]).fit(X, Y)
     with pytest.raises(ValueError, match="at least 3 are required"):
         inducing.AutoRegressor().fit(X[:2], Y[:2])
     with pytest.raises(ValueError, match="use AutoRegressor"):

@@ -16,6 +16,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted
 
 from inducing.arrays import as_tensor
+from inducing.checks import check_kind
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
 from inducing.estimators.functions import SampledFunctions
@@ -55,6 +56,8 @@ class Auto(BaseEstimator):
             y: Targets.
             sample_weight: Weights of the rows.
         """
+        if self.candidates is not None:
+            check_kind("candidates", self.candidates, Mapping, "estimators by name, e.g. {'bnn': BNNRegressor()}")
         if self.candidates is not None and not self.candidates:
             raise ValueError(
                 "candidates is empty. Leave it out, or pass estimators by name, e.g. {'bnn': BNNRegressor()}"
