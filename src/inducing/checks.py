@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 
 import torch
@@ -84,10 +84,11 @@ def is_known(value: Tensor) -> bool:
 def check_tensor(name: str, value: object) -> Tensor:
     """Check that a value is a torch tensor."""
     if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{name} must be a torch.Tensor, got {type(value).__name__}; "
-            f"convert it, e.g. torch.as_tensor({name}, dtype=torch.float32)"
-        )
+        advice = f"convert it, e.g. torch.as_tensor({name}, dtype=torch.float32)"
+        parts = value.values() if isinstance(value, Mapping) else value
+        if isinstance(parts, Iterable) and any(isinstance(part, Tensor) for part in parts):
+            advice = "concatenate its tensors, e.g. torch.cat([a.flatten(1), b.flatten(1)], 1)"
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; {advice}")
     return value
 
 

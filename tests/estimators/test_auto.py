@@ -89,6 +89,12 @@ def test_the_default_candidates_and_errors():
     assert auto.AutoRegressor.defaults == models
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)
+    with pytest.raises(TypeError, match="candidates must be estimators by name"):
+        inducing.AutoRegressor([GOOD]).fit(X, Y)
+    with pytest.raises(ValueError, match="at least 3 are required"):
+        inducing.AutoRegressor().fit(X[:2], Y[:2])
+    with pytest.raises(ValueError, match="use AutoRegressor"):
+        inducing.AutoClassifier({"bnn": inducing.BNNClassifier([2], max_steps=1)}).fit(X[:20], np.arange(20))
     with pytest.raises(Exception, match="not fitted"):
         inducing.AutoRegressor().predict(X)
 
@@ -99,3 +105,5 @@ def test_new_rows_update_the_chosen_estimator():
     assert model.update(X[:5] + 1, Y[:5]) is model
     assert not np.array_equal(model.predict(X), before)
     assert np.array_equal(model.predict(X), model.estimator_.predict(X))
+    with pytest.raises(ValueError, match=r"AutoRegressor cannot be saved. Save its estimator_"):
+        inducing.save(model, "model.safetensors")

@@ -49,3 +49,14 @@ def test_a_log_file(tmp_path):
     log = inducing.JSONLog(tmp_path / "log.jsonl")
     inducing.BNNRegressor([5], **SMALL).fit(X, X[:, 0], callbacks=log)
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize("callback", [lambda: None, lambda record, network: None, lambda *, record: None])
+def test_other_arguments_are_refused(callback):
+    with pytest.raises(TypeError, match="the arguments of a callback are the record, or"):
+        inducing.BNNRegressor([5], **SMALL).fit(X, X[:, 0], callbacks=[callback])
+
+
+def test_held_out_rows_are_a_pair():
+    with pytest.raises(TypeError, match=r"eval_set must be a pair \(X, y\)"):
+        inducing.BNNRegressor([5], **SMALL).fit(X, X[:, 0], eval_set=X)

@@ -55,5 +55,7 @@ def test_text_columns_are_encoded_before():
     np.testing.assert_allclose(functions(encoded), functions(table), rtol=1e-10)
     with pytest.raises(ValueError, match=r"X must have shape \(B, 3\), got \(4, 5\)"):
         functions(torch.zeros(4, 5))
+    with pytest.raises(TypeError, match=r"X is torch.int64 but the network is torch.float64"):
+        functions(torch.zeros(4, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match="X contains NaN"):
         functions(torch.full((4, 3), torch.nan))

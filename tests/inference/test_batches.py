@@ -112,6 +112,8 @@ class Stream(IterableDataset):
         ((X, Y, Y[:, 0]), ValueError, "weights must not be negative, but row 1 has -1"),
         ((X, Y, 0 * X[:, 0]), ValueError, "all weights are zero"),
         ((X.numpy(), Y), TypeError, "x must be a torch.Tensor, got ndarray"),
+        (((X, X), Y), TypeError, "x must be a torch.Tensor, got tuple; concatenate its tensors"),
+        (({"a": X}, Y), TypeError, "x must be a torch.Tensor, got dict; concatenate its tensors"),
         ((X, Y[:3]), ValueError, "same number of rows"),
         ((X[:0], Y[:0]), ValueError, "zero rows"),
         (TensorDataset(X[:0], Y[:0]), ValueError, "zero rows"),

@@ -246,9 +246,20 @@ def test_bad_arguments():
         InducingModel(bnn(2), inducing.Categorical())
     with pytest.raises(ValueError, match="Y must have shape"):
         model().condition_on_observations(X[:2], Y[:1])
+    with pytest.raises(ValueError, match=r"X must have shape \(..., q, 2\)"):
+        model().posterior(X[:, :1])
     ending = inducing.Network([inducing.Linear(2, 1), torch.nn.Tanh()], inducing_points=X)
     with pytest.raises(ValueError, match="last layer"):
         model(ending).condition_on_observations(X[:1], Y[:1])
+
+
+def test_automatic_choices_and_trees_are_refused():
+    x, y = X.numpy(), Y[:, 0].numpy()
+    with pytest.raises(ValueError, match="have no gradients"):
+        InducingModel.from_estimator(inducing.TreeBNNRegressor([4], max_steps=2, random_state=0).fit(x, y))
+    automatic = inducing.AutoRegressor({"bnn": inducing.BNNRegressor([4], max_steps=2)}, random_state=0).fit(x, y)
+    with pytest.raises(TypeError, match="use its estimator_"):
+        InducingModel.from_estimator(automatic)
 
 
 def test_targets_on_a_log_scale_are_refused():

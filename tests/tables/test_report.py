@@ -7,10 +7,12 @@ import subprocess
 from html import escape
 from html.parser import HTMLParser
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from inducing.pages import Table, to_html
-from inducing.tables.report import report_page
+from inducing.tables.report import _written, report_page
 from tests.tables.examples import NASTY, outcome
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -91,6 +93,12 @@ def test_confusions_count_all_test_rows():
     counts = [[int(cell.text) for cell in row[1:]] for row in find_table(fitted, "true \\ predicted").rows]
     predicted = fitted.predictive.mean.argmax(1)
     assert counts == [[int(((fitted.y_test == i) & (predicted == j)).sum()) for j in (0, 1)] for i in (0, 1)]
+
+
+def test_missing_values_are_left_empty():
+    assert _written(pd.Series(["red", None, np.nan], dtype=object)) == ["red", "", ""]
+    assert _written(pd.Series([1.5, np.nan])) == ["1.5", ""]
+    assert _written(pd.to_datetime(pd.Series(["2020-01-01", None])))[1] == ""
 
 
 def test_the_most_uncertain_rows_come_first():

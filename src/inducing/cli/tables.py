@@ -106,8 +106,8 @@ def fit(
     rows: TableStream | None = None
     if is_streamed(table, stream):
         if model in ("auto", "trees"):
-            advice = "Use bnn or dgp, or --stream never."
-            raise ValueError(f"{table.name} is streamed, which --model {model} cannot. {advice}")
+            why = f"{table.name} is streamed, and --model {model} needs all rows in memory"
+            raise ValueError(f"{why}. Use bnn or dgp, or --stream never.")
         with _bar("sample") as advance:
             data, count = sample_table(table, target, seed, progress=advance)
         rows = TableStream(table, count, out.with_name(f"{out.name}.stream"), partial(_bar, "encode", count))

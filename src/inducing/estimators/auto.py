@@ -16,6 +16,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from inducing.arrays import as_tensor
+from inducing.checks import check_kind
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
 from inducing.estimators.functions import SampledFunctions
@@ -28,6 +29,8 @@ from inducing.tables.schema import EncodedTable
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 2000
 # a smaller share of held-out rows is not worth a second fit
 SHARE_TO_RETURN = 0.05
+# with fewer, no row would be held out
+FEWEST_ROWS = 3
 
 
 class Auto(BaseEstimator):
@@ -53,6 +56,8 @@ class Auto(BaseEstimator):
             y: Targets.
             sample_weight: Weights of the rows.
         """
+        if self.candidates is not None:
+            check_kind("candidates", self.candidates, Mapping, "estimators by name, e.g. {'bnn': BNNRegressor()}")
         if self.candidates is not None and not self.candidates:
             raise ValueError(
                 "candidates is empty. Leave it out, or pass estimators by name, e.g. {'bnn': BNNRegressor()}"
@@ -65,6 +70,11 @@ class Auto(BaseEstimator):
         rows = np.flatnonzero(weights > 0)
         if not (num_rows := len(rows)):
             raise ValueError("all sample weights are zero")
+        if num_rows < FEWEST_ROWS:
+            raise ValueError(
+                f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
+                "Fit one estimator, e.g. BNNRegressor"
+            )
         num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
         train, held_out = train_test_split(rows, test_size=num_held_out, random_state=seed)
         self.scores_: dict[str, float] = {}
@@ -174,7 +184,10 @@ class AutoClassifier(ClassifierMixin, Auto):
         # the training rows may lack a rare class
         known = np.flatnonzero(np.isin(labels, candidate.classes_))
         if not len(known):
-            return float("nan")
+            raise ValueError(
+                f"no held-out row has one of the {len(candidate.classes_)} classes of the other rows, so the candidates "
+                "cannot be compared. For numbers, use AutoRegressor"
+            )
         places = np.searchsorted(candidate.classes_, labels[known])
         found = candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places))
         return float(np.average(found.numpy(), weights=weights[known]))

@@ -158,6 +158,8 @@ class NetworkEstimator(PredictingEstimator):
         refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
+        if eval_set is not None and not (isinstance(eval_set, tuple | list) and len(eval_set) == 2):
+            raise TypeError(f"eval_set must be a pair (X, y), got a {type(eval_set).__name__}")
         rows, y, counts = self._merge_rows(X, y, sample_weight, reset=not continues)
         if not continues:
             self._build(rows, y, counts)

@@ -94,7 +94,7 @@ class SampledFunctions:
 
     def _differentiable(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "S N *O"]:
         estimator, scale = self.estimator, self.estimator.inputs_
-        check_inputs(x, (estimator.num_encoded,), x.dtype, "X")
+        check_inputs(x, (estimator.num_encoded,), x.dtype if x.is_floating_point() else torch.float64, "X")
         further, rows = estimator._further_inputs, x.cpu().double()
         if further is not None:
             rows = torch.cat([rows, further(rows)], 1)

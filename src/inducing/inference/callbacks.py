@@ -25,9 +25,23 @@ def as_functions_of_records(
     """Return callbacks as functions of the record alone. Those with three arguments also get the network and likelihood."""
 
     def convert(callback: Any) -> Callable[[Record], bool | None]:
+        _check_arguments(callback)
         return (lambda record: callback(record, network, likelihood)) if _takes_three(callback) else callback
 
     return [convert(each) for each in ([callbacks] if callable(callbacks) else callbacks)]
+
+
+def _check_arguments(callback: Any) -> None:
+    try:
+        signature = inspect.signature(callback)
+    except ValueError:
+        # functions written in C have no signature
+        return
+    try:
+        signature.bind(*[None] * (3 if _takes_three(callback) else 1))
+    except TypeError:
+        wanted = "the record, or the record, the network and the likelihood"
+        raise TypeError(f"the arguments of a callback are {wanted}, but one has {signature}") from None
 
 
 def _takes_three(callback: Callable[..., Any]) -> bool:

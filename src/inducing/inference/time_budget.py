@@ -46,7 +46,8 @@ class Clock:
     start: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not (isinstance(self.seconds, int | float | np.number) and self.seconds > 0):
+        is_number = isinstance(self.seconds, int | float | np.number)
+        if self.seconds is not None and not (is_number and self.seconds > 0):
             raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds!r}")
 
     @property

@@ -45,6 +45,8 @@ def encode_object(value: Any) -> State:
         tensors |= {f"state/{key}": tensor for key, tensor in own.items()}
         return {"object": type(value).__name__, "state": state, "parts": parts}, tensors
     name = type(value).__name__
+    if "estimator_" in getattr(value, "__dict__", {}):
+        raise ValueError(f"{name} cannot be saved. Save its estimator_: inducing.save(model.estimator_, path)")
     raise ValueError(
         f"a {name} cannot be saved. Known: {', '.join([*known_names('object'), *known_names('likelihood')])}. Numbers must "
         f"be finite and keys strings. Register your own likelihood or estimator with inducing.register({name})"

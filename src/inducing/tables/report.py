@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.metrics import confusion_matrix
 
 from inducing import plots
@@ -230,7 +231,7 @@ def _written(values: Any, decimals: int | None = None) -> list[object]:
     """The numbers of a column as texts, with the same decimals. Default: those of the column. Other values stay."""
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
-        return list(array)
+        return ["" if pd.isna(value) else value for value in array]
     places = decimals_of(array) if decimals is None else decimals
     return ["" if value != value else format_number(value, places) for value in array.tolist()]
 

@@ -104,9 +104,14 @@ class InducingModel(Model, FantasizeMixin):
         """Return the model of a fitted regressor. X and Y are in the units of its data."""
         from sklearn.utils.validation import check_is_fitted
 
+        from inducing.estimators.base import NetworkEstimator
         from inducing.estimators.targets import NumericTargets
 
+        check_kind("estimator", estimator, NetworkEstimator, "a regressor. For an AutoRegressor, use its estimator_")
         check_is_fitted(estimator, "network_")
+        if estimator._further_inputs is not None:
+            name, advice = type(estimator).__name__, "Use BNNRegressor or DeepGPRegressor"
+            raise ValueError(f"the trees of a {name} have no gradients, which Bayesian optimisation needs. {advice}")
         targets = estimator.targets_
         if not isinstance(targets, NumericTargets) or any(targets.is_log):
             advice = "Fit a regressor with target_transform='none'; botorch.models.transforms.Log makes Y logarithmic"
@@ -262,6 +267,8 @@ class InducingModel(Model, FantasizeMixin):
     def _points(self, X: Float[Tensor, "*b q d"]) -> Float[Tensor, "1 *b q d"]:
         """Return the transformed points, with at least the batch shape of the observations."""
         points = self.transform_inputs(X)
+        if points.ndim < 2 or points.shape[-1] != (size := len(self.input_mean)):
+            raise ValueError(f"X must have shape (..., q, {size}): points with {size} inputs, got {tuple(X.shape)}")
         return points.expand(*torch.broadcast_shapes(points.shape[:-2], self.batch_shape), -1, -1)[None]
 
     def _outputs_at(self, x: Float[Tensor, "#S *b n d"]) -> tuple[Tensor, Tensor]:
