@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 
 import inducing
 
@@ -107,3 +108,15 @@ def test_the_automatic_choice_and_scores_leave_out_missing_targets():
 def test_what_cannot_be_missing(y, settings, message):
     with pytest.raises(ValueError, match=message):
         bnn(**settings).fit(X, y)
+
+
+def test_the_score_leaves_out_missing_targets():
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    both = np.stack([rows[:, 0], rows[:, 1] ** 2], 1)
+    model = inducing.BNNRegressor([5], max_steps=10, random_state=0).fit(rows, both)
+    whole = r2_score(both, model.predict(rows))
+    assert model.score(rows, both) == pytest.approx(whole)
+    holes = both.copy()
+    holes[:20, 1] = np.nan
+    parts = [r2_score(both[k:, i], model.predict(rows)[k:, i]) for i, k in ((0, 0), (1, 20))]
+    assert model.score(rows, holes) == pytest.approx(np.mean(parts))

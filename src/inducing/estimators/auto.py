@@ -144,6 +144,10 @@ class AutoRegressor(RegressorMixin, Auto):
         self._chosen().update(X, y)
         return self
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination R^2, the mean over the targets. Missing targets (NaN) are left out."""
+        return float(self._chosen().score(X, y, sample_weight))
+
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Predict the lower and upper ends of the central interval that holds the target with this probability."""
         low, high = self._chosen().predict_interval(X, coverage)

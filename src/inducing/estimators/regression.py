@@ -10,7 +10,9 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags
+from sklearn.utils.validation import _check_sample_weight
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator, is_auto
@@ -60,6 +62,15 @@ class Regressor(RegressorMixin, NetworkEstimator):
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}. For a 90 % interval use 0.9.")
         low, high = self.predict_quantiles(X, [(1 - coverage) / 2, (1 + coverage) / 2])
         return low, high
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination R^2, the mean over the targets. Missing targets (NaN) are left out."""
+        y = self.encoding.check(y, type(self).__name__)
+        truth, predicted = (values.reshape(len(y), -1) for values in (y, self.predict(X)))
+        weights = _check_sample_weight(sample_weight, y)
+        seen = ~np.isnan(truth)
+        columns = zip(truth.T, predicted.T, seen.T, strict=True)
+        return float(np.mean([r2_score(a[known], b[known], sample_weight=weights[known]) for a, b, known in columns]))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draw targets with their noise, (N, n_samples) or (N, O, n_samples).
