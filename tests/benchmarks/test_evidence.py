@@ -11,13 +11,13 @@ def test_one_dataset_in_short(monkeypatch, tmp_path):
         monkeypatch.setitem(evidence.SETTINGS, name, value)
     monkeypatch.setattr(evidence, "FIGURE", tmp_path / "evidence.png")
     monkeypatch.setattr(evidence, "DATASETS", 1)
-    found = evidence.run(0.05, 0)
+    found = evidence.run("toy", 0.05, 0)
     rows = evidence.page([found]).splitlines()[-3:]
-    assert [row.split(" | ")[3] for row in rows] == list(evidence.POSTERIORS)
+    assert [row.split(" | ")[4] for row in rows] == list(evidence.POSTERIORS)
     assert all(len(found[posterior]["elbos"]) == 2 for posterior in evidence.POSTERIORS)
     evidence.check_convergence(found)
     rows = evidence.page([found]).splitlines()[-3:]
-    assert [row.split(" | ")[2] for row in rows] == list(evidence.POSTERIORS)
+    assert [row.split(" | ")[3] for row in rows] == list(evidence.POSTERIORS)
     evidence.draw([found])
     assert evidence.FIGURE.exists()
 
