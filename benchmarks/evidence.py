@@ -46,10 +46,11 @@ INTRODUCTION = f"""# The evidence and its bounds
 
 Made by `python -m benchmarks.evidence` from `evidence.json`. Datasets are simulated from a network with
 {HIDDEN} hidden units (ReLU), which is also the model: {SIZES["toy"][0]} rows with one input (toy), or
-{SIZES["yacht"][0]} rows with {SIZES["yacht"][1]} inputs (yacht). The noise has the given variance. Log evidence: lower and upper bound
-by annealed importance sampling with 32 chains. The other columns are nats *below* the mean of these two, for the whole
-dataset. Each posterior was fitted with three seeds. ELBO: the best of them. Mixture: all three with the best weights.
-Importance: the importance-weighted bound of the best one with K = {SETTINGS["importance_samples"]:,}, and its Pareto k.
+{SIZES["yacht"][0]} rows with {SIZES["yacht"][1]} inputs (yacht). The noise has the given variance.
+Log evidence: lower and upper bound by annealed importance sampling with 32 chains. The other columns are nats *below* the
+mean of these two, for the whole dataset. Each posterior was fitted with three seeds. ELBO: the best of them. Mixture: all
+three with the best weights. Importance: the importance-weighted bound of the best one with
+K = {SETTINGS["importance_samples"]:,}, and its Pareto k.
 
 | size | noise | data | log evidence | posterior | ELBO loses | mixture loses | importance loses | Pareto k |
 | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |
