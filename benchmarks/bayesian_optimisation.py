@@ -186,7 +186,7 @@ class Inducing:
 
 
 def copy_parameters(old: inducing.Network, new: inducing.Network) -> None:
-    """Copy the parameters of a network to one with more inducing points, whose first rows are those of the old one."""
+    """Copy the parameters of a network to one with more inducing points. The first rows of both are the same."""
     found = dict(old.named_parameters())
     with torch.no_grad():
         for name, parameter in new.named_parameters():

@@ -27,7 +27,7 @@ from inducing.experiments.engine.store import Store, config_key, finished_run
 from inducing.linalg.noise import seeded
 
 STORE = Store(ROOT / "benchmarks" / "calibration.jsonl")
-# simulations of each method, and of those that take less than a second; simulations that are repeated with twice the steps
+# simulations of each method, simulations of quick methods (less than a second each), and those repeated with twice the steps
 SIMULATIONS, CHEAP_SIMULATIONS, CHECKS = 200, 400, 4
 # posterior draws, among which the truth has one of 100 ranks
 DRAWS = 99

@@ -118,7 +118,7 @@ def page(found: dict[str, Found]) -> Page:
 
 
 def verdicts(methods: list[Found]) -> str:
-    """One sentence about those that pass and those that do not."""
+    """A sentence: which methods pass and which do not."""
     passed, failed = ([each.label for each in methods if (each.corrected > 0.05) is wanted] for wanted in (True, False))
     return (
         f"Passed at the level 5 %: {'; '.join(passed) or 'none'}. Not passed: {'; '.join(failed) or 'none'}. The p-value of "

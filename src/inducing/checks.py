@@ -95,7 +95,7 @@ def check_tensor(name: str, value: object) -> Tensor:
 def check_finite(name: str, value: Tensor, missing: bool = False) -> None:
     """Raise an error with the row numbers if a tensor has NaN or inf. Values that cannot be read are not checked.
 
-    With ``missing``, NaN stands for a missing value and is allowed.
+    With ``missing``, NaN is allowed: it marks a missing value.
     """
     if not (is_known(value) and value.is_floating_point()):
         return

@@ -79,7 +79,7 @@ class PredictingEstimator(FittedEstimator, ABC):
         export_estimator(self, path, quantiles)
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:
-        """Draw functions. Default: those of predictions."""
+        """Draw functions. By default, the functions that predictions use."""
         check_is_fitted(self, "network_")
         n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()

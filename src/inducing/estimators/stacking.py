@@ -1,8 +1,8 @@
 """Neural networks with the predictions of boosted trees as further inputs (stacking).
 
 Trees find steps and interactions of few inputs that a network needs many rows for, and the network adds what is smooth,
-and the error bars. In training, each row has the prediction of trees that were fitted without it: those that saw its target
-would look far more accurate than they are for new rows.
+and the error bars. In training, each row has the prediction of trees that were fitted without it. Trees that
+saw its target would look far more accurate than they are for new rows.
 
 References:
     Wolpert, Stacked generalization (1992).
@@ -66,7 +66,7 @@ class TreeBNNRegressor(Regressor, TreeBNN):
     `AutoRegressor` compares them. The trees are scikit-learn's HistGradientBoostingRegressor with default settings.
 
     Arguments:
-        hidden: Widths of the hidden layers. The other arguments are those of `BNNRegressor`.
+        hidden: Widths of the hidden layers. For the other arguments see `BNNRegressor`.
 
     Example:
         >>> import numpy as np, inducing
@@ -84,7 +84,7 @@ class TreeBNNClassifier(Classifier, TreeBNN):
     """Classification with a Bayesian neural network that also has the predictions of boosted trees as inputs.
 
     Arguments:
-        hidden: Widths of the hidden layers. The other arguments are those of `BNNClassifier`.
+        hidden: Widths of the hidden layers. For the other arguments see `BNNClassifier`.
 
     Example:
         >>> import numpy as np, inducing
