@@ -104,6 +104,11 @@ class Auto(BaseEstimator):
         """Draw targets with their noise."""
         return self._chosen().sample_y(X, n_samples, random_state)
 
+    def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
+        """Condition the chosen estimator on new rows, without a new fit. See its own `update`."""
+        self._chosen().update(X, y, num_steps)
+        return self
+
     def _chosen(self) -> Any:
         check_is_fitted(self, "estimator_")
         return self.estimator_
@@ -138,11 +143,6 @@ class AutoRegressor(RegressorMixin, Auto):
     """
 
     defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
-
-    def update(self, X: Any, y: Any) -> Self:
-        """Condition the chosen estimator on new rows, without a new fit."""
-        self._chosen().update(X, y)
-        return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination R^2, the mean over the targets. Missing targets (NaN) are left out."""

@@ -127,18 +127,36 @@ class NetworkEstimator(PredictingEstimator):
             self._fit(X, y, sample_weight, eval_set, callbacks)
         return self
 
-    def update(self, X: Any, y: Any) -> Self:
-        """Condition the fitted model on new rows, without a new fit, for real targets.
+    def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
+        """Condition the fitted model on new rows, without a new fit.
 
-        The last layer is updated exactly given the layers below (`inducing.update`). Scales, the other layers and the noise
-        stay as they are. Noise that is not Gaussian counts as Gaussian with the same variance. Call it again for more rows,
-        and fit again after many. An updated estimator is saved and exported with its update: the file contains the new rows.
+        Without ``num_steps`` the last layer is updated exactly given the layers below (`inducing.update`). Scales, the other
+        layers and the noise stay as they are. Targets must be real. Noise that is not Gaussian counts as Gaussian with the
+        same variance. Call it again for more rows. An updated estimator is saved and exported with its update: the file
+        contains the new rows.
+
+        Arguments:
+            X: New inputs.
+            y: Their targets.
+            num_steps: Number of gradient steps, e.g. 500. The whole network then learns from the new rows, and from those of
+                earlier updates, with its posterior in place of the prior. The earlier rows are not needed. Classifiers and
+                counts can be updated in this way, too. Default: none.
         """
         check_is_fitted(self, "network_")
         x, targets = self._encode_rows(X, y)
-        device = self.network_.device
-        self.updated_ = update(self.predictor, self.likelihood_, (x.to(device), targets.to(device)))
+        rows = x.to(self.network_.device), targets.to(self.network_.device)
+        if num_steps is None:
+            self.updated_ = update(self.predictor, self.likelihood_, rows)
+        else:
+            settings = {"seed": self.seed_, "progress": bool(self.verbose)}
+            self.network_ = update(self.predictor, self.likelihood_, rows, num_steps, **settings)
+            self._forget_update()
         return self
+
+    def _forget_update(self) -> None:
+        """Remove the rows of earlier updates."""
+        if "updated_" in vars(self):
+            del self.updated_
 
     def _fit(
         self,
@@ -148,8 +166,7 @@ class NetworkEstimator(PredictingEstimator):
         eval_set: tuple[Any, Any] | None,
         callbacks: Callback | Sequence[Callback],
     ) -> None:
-        if "updated_" in vars(self):
-            del self.updated_
+        self._forget_update()
         continues = self.warm_start and "network_" in vars(self)
         if continues and self.network_.optimal_last is not None:
             advice = "Set warm_start=True before the first fit, with a posterior that is not optimal"

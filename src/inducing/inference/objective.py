@@ -5,12 +5,16 @@ ELBO = (num_data / B) sum_rows log p(y | f) - sum_layers KL,    averaged over S 
 A last Gaussian process with ``conditional="tight"`` has a narrower q(f | u) than the prior's. The log-likelihood then
 includes minus the KL of q(f | u), and the bound is called the tight-conditional ELBO.
 
+With a previous posterior Q_old in place of the prior, as in Bayesian updating, the KL is the one from Q_old. One sample of
+it is log Q - log Q_old of the drawn weights. The bound is that of the log evidence of the new data given the old.
+
 With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
 weights. Missing targets (NaN in some of several targets of a row) are left out of log p(y | f).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple, overload
 
@@ -22,7 +26,7 @@ from inducing.checks import check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
 from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
 from inducing.inference.micro_batches import sum_over_pieces
-from inducing.inference.validation import check_data, check_model
+from inducing.inference.validation import check_data, check_model, check_previous
 from inducing.linalg.noise import seeded
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
@@ -91,6 +95,9 @@ class ELBO(nn.Module):
         likelihood: The distribution of the targets given the outputs of the network.
         num_data: Number of data points in the whole training set, or the sum of their weights. The log-likelihood of a batch
             is scaled to it.
+        previous: A network with the same layers whose posterior replaces the prior: that of earlier data, which are not
+            needed any more. Its parameters are not learned. Gaussian processes must have the same kernels and inducing
+            inputs in both, and not learn them.
 
     Example:
         >>> import inducing, torch
@@ -102,14 +109,21 @@ class ELBO(nn.Module):
         torch.Size([3, 4])
     """
 
-    def __init__(self, network: Network, likelihood: Likelihood, num_data: int | float) -> None:
+    previous: Network | None
+
+    def __init__(
+        self, network: Network, likelihood: Likelihood, num_data: int | float, previous: Network | None = None
+    ) -> None:
         super().__init__()
         check_model(network, likelihood)
+        if previous is not None:
+            check_previous(network, previous)
+            previous = copy.deepcopy(previous).requires_grad_(False)
         if not num_data > 0:
             raise ValueError(f"num_data must be positive, got {num_data}. Pass the size of the whole training set")
         if network.optimal_last is not None:
             network.optimal_last.check_likelihood(likelihood)
-        self.network, self.likelihood, self.num_data = network, likelihood, num_data
+        self.network, self.likelihood, self.num_data, self.previous = network, likelihood, num_data, previous
 
     @property
     def name(self) -> str:
@@ -166,6 +180,10 @@ class ELBO(nn.Module):
     ) -> ELBOTerms:
         """Combine the log-likelihood of all data with the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
+        if self.previous is not None:
+            # log Q - log Q_old = (log Q - log P) - (log Q_old - log P)
+            old = self.previous.log_density(draw)
+            kl = kl - (old.posterior - old.prior).to(kl.dtype)
         whole = whole_last or self.network.optimal_last is not None
         return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole, self.name)
 

@@ -52,6 +52,7 @@ def fit(
     epochs: int | None = None,
     optimizer: MakeOptimizer | None = None,
     validation: HeldOut | tuple[Tensor, Tensor] | None = None,
+    previous: Network | None = None,
     seed: int = 0,
     augment: Augment | None = None,
     callbacks: Callback | Sequence[Callback] = (),
@@ -83,6 +84,8 @@ def fit(
             It excludes checkpoints. Default: Adam.
         validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
             under which they had the highest log-likelihood, and stops early if that does not increase any more.
+        previous: A fitted network whose posterior replaces the prior, as in Bayesian updating: start from a copy of it, and
+            pass new data only. See `inducing.update`, which does this.
         seed: Seed of the posterior samples and of the order of the data, an integer.
         augment: Random augmentation of the inputs of each batch, ``augment(x, generator)``, e.g.
             `inducing.data.images.augment`.
@@ -118,7 +121,7 @@ def fit(
         recipe = recipe.replace(num_steps=check_whole("epochs", epochs) * source.steps_per_epoch)
     if augment is not None:
         source = augmented(source, augment, seed)
-    elbo = ELBO(network, likelihood, source.num_data)
+    elbo = ELBO(network, likelihood, source.num_data, previous)
     match_optimum(network, data, source.num_data)
     ranks = ALONE if parallel is None else join()
     division = Division(ranks, parallel or "data")
@@ -131,7 +134,7 @@ def fit(
         recipe = recipe.replace(learning_rate=own.param_groups[0]["lr"])
     run = Run(elbo, source, recipe, seed, division, held_out)
     state = TrainingState(learned, recipe.learning_rate, recipe.num_steps, len(network.layer_names), own)
-    if ranks.first:
+    if ranks.first and previous is None:
         warn_of_problems(network, likelihood, data, source.num_data)
     with ExitStack() as stack:
         # the caller may be inside torch.no_grad
@@ -266,7 +269,8 @@ def _initialise(run: Run, state: TrainingState, checkpoints: Checkpoints | None,
             sys.stdout.write(f"{message}\n")
     # a continued run keeps its number of threads, so that it rounds as before; settings of the user have priority
     state.threads = threads_of_user() or (state.threads and min(state.threads, available_cores()))
-    if not restored and run.recipe.optimal_start:
+    # a copy of a previous network starts where that has ended
+    if not restored and run.recipe.optimal_start and run.elbo.previous is None:
         start_optimally(run.elbo.network, run.elbo.likelihood, run.batches.num_data)
     run.division.share(state, run.constants())
     change_threads(state.threads or 1)

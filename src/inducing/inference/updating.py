@@ -1,23 +1,35 @@
-"""New data without a new fit: the last layer of each posterior draw is updated exactly given the layers below.
+"""New data without a new fit.
 
-See `inducing.nn.last_layer`. The layers below, the hyperparameters and the noise stay as they were fitted, and the draws
-keep equal weights. With one layer the result is that of a fit to all rows.
+The last layer of each posterior draw is updated exactly given the layers below (`inducing.nn.last_layer`). The layers below,
+the hyperparameters and the noise stay as they were fitted, and the draws keep equal weights. With one layer the result is
+that of a fit to all rows.
+
+With gradient steps, the whole network learns from the new rows, with its posterior in place of the prior (streaming
+variational inference; Broderick et al., 2013).
 """
 
 from __future__ import annotations
 
 import copy
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.checks import check_kind, check_rows
-from inducing.inference.validation import check_data
+from inducing.checks import check_kind, check_rows, check_whole
+from inducing.inference.training import fit
+from inducing.inference.validation import check_data, process_parameters
 from inducing.nn.draw import FunctionSamples
-from inducing.nn.last_layer import draw_last_layer, noise_variance, sample_updated_functions
+from inducing.nn.growing import can_grow, grow, start_new_points
+from inducing.nn.last_layer import draw_last_layer, evenly_spaced, noise_variance, sample_updated_functions
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+
+NewData = tuple[Float[Tensor, "n *in"], Tensor]
+
+# new rows that become inducing points, at most: of a last Gaussian process, and of all layers for gradient steps
+IN_LAST_LAYER, IN_ALL_LAYERS = 500, 100
 
 
 class UpdatedNetwork:
@@ -28,10 +40,18 @@ class UpdatedNetwork:
         likelihood: Its likelihood.
         x: The new inputs.
         y: The new targets.
+        num_inducing: The largest number of new rows that become inducing inputs of a last Gaussian process.
     """
 
-    def __init__(self, network: Network, likelihood: Likelihood, x: Float[Tensor, "n *in"], y: Tensor) -> None:
-        self.network, self.likelihood, self.x, self.y = network, likelihood, x, y
+    def __init__(
+        self,
+        network: Network,
+        likelihood: Likelihood,
+        x: Float[Tensor, "n *in"],
+        y: Tensor,
+        num_inducing: int = IN_LAST_LAYER,
+    ) -> None:
+        self.network, self.likelihood, self.x, self.y, self.num_inducing = network, likelihood, x, y, num_inducing
         self.input_shape, self.output_shape = network.input_shape, network.output_shape
         self.dtype, self.device = network.dtype, network.device
 
@@ -40,21 +60,57 @@ class UpdatedNetwork:
     ) -> FunctionSamples:
         """Sample functions as `Network.sample_functions` does. They can be run, saved and exported in the same way."""
         likelihood = self.likelihood if likelihood is None else likelihood
-        return sample_updated_functions(self.network, likelihood, self.x, self.y, num_samples, seed)
+        return sample_updated_functions(self.network, likelihood, self.x, self.y, num_samples, seed, self.num_inducing)
+
+
+@overload
+def update(
+    network: Network | UpdatedNetwork, likelihood: Likelihood, data: NewData, *, num_inducing: int | None = None
+) -> UpdatedNetwork: ...
+
+
+@overload
+def update(
+    network: Network | UpdatedNetwork, likelihood: Likelihood, data: NewData, num_steps: int, **settings: Any
+) -> Network: ...
 
 
 def update(
-    network: Network | UpdatedNetwork, likelihood: Likelihood, data: tuple[Float[Tensor, "n *in"], Tensor]
-) -> UpdatedNetwork:
-    """Condition a fitted network on new data without a new fit.
+    network: Network | UpdatedNetwork,
+    likelihood: Likelihood,
+    data: NewData,
+    num_steps: int | None = None,
+    *,
+    num_inducing: int | None = None,
+    **settings: Any,
+) -> UpdatedNetwork | Network:
+    """Condition a fitted network on new data without a new fit. The network is not changed.
 
-    The last layer is updated exactly given the layers below, at a cost that is cubic in the number of new rows. The network
-    is not changed. After many new rows, fit again: the other layers and the noise do not learn from them.
+    Without ``num_steps`` the last layer is updated exactly given the layers below. The cost of a prediction grows linearly
+    with the number of new rows. The other layers and the noise do not learn from them.
+
+    With ``num_steps`` the whole network learns from the new rows by gradient steps. Its posterior takes the place of the
+    prior, so the earlier data are not needed, and not forgotten: the steps maximise
+
+        E_Q[log p(y_new | f)] - KL(Q | Q_old)
+
+    Some of the new rows become inducing points. For Gaussian noise the last layer starts with their targets, which is the
+    exact update by these rows. The result is a network. Any likelihood can be used. The noise stays as it was fitted. So do
+    the kernels and the inducing points of networks with Gaussian processes.
 
     Arguments:
-        network: A fitted network that ends with a `Linear` or a `GPLayer`, or the result of an update.
-        likelihood: The likelihood of the fit. Noise that is not Gaussian counts as Gaussian with the same variance.
+        network: A fitted network, or the result of an update. For an update without steps it must end with a `Linear` or a
+            `GPLayer`.
+        likelihood: The likelihood of the fit. For an update without steps, noise that is not Gaussian counts as Gaussian
+            with the same variance.
         data: New inputs and targets.
+        num_steps: Number of gradient steps, e.g. 500. Default: none.
+        num_inducing: The largest number of new rows that become inducing points. Of more rows, these are evenly spaced.
+            Without ``num_steps`` this concerns a `GPLayer` at the end of the network: up to this number of new rows it is
+            updated exactly, at a cost that is cubic in this number; further rows update its values at the inducing points
+            (FITC approximation). Default: 500. With ``num_steps`` it concerns all layers with `GlobalInducing`
+            posteriors. Default: 100.
+        settings: Settings of the steps, as for `inducing.fit`, e.g. ``learning_rate=3e-3, progress=False``.
 
     Example:
         >>> import inducing, torch
@@ -63,6 +119,9 @@ def update(
         >>> updated = inducing.update(network, likelihood, (x, y))
         >>> inducing.predict(updated, likelihood, x).mean.shape
         torch.Size([20, 1])
+        >>> trained = inducing.update(network, likelihood, (x, y), num_steps=5, progress=False)
+        >>> isinstance(trained, inducing.Network)
+        True
     """
     check_kind("likelihood", likelihood, Likelihood, "a likelihood, e.g. inducing.Gaussian()")
     if not (isinstance(data, tuple) and len(data) == 2):
@@ -70,22 +129,46 @@ def update(
     old = network if isinstance(network, UpdatedNetwork) else None
     fitted = network.network if isinstance(network, UpdatedNetwork) else network
     check_kind("network", fitted, Network, "a Network or the result of inducing.update")
-    x, y = check_new_data(fitted, likelihood, *data)
+    num_inducing = check_whole("num_inducing", num_inducing or (IN_LAST_LAYER if num_steps is None else IN_ALL_LAYERS))
+    if settings and num_steps is None:
+        raise TypeError(
+            f"{', '.join(settings)}: these are settings of gradient steps. Pass num_steps, e.g. num_steps=500"
+        )
+    x, y = check_data(fitted, likelihood, *data)
+    check_rows(x, y)
+    x, y = x.detach(), y.detach()
     if old is not None:
         x, y = torch.cat([old.x, x]), torch.cat([old.y, y])
-        return UpdatedNetwork(fitted, likelihood, x, y)
-    fitted = copy.deepcopy(fitted).requires_grad_(False)
+    if num_steps is not None:
+        return _learn(fitted, likelihood, (x, y), num_steps, num_inducing, settings)
+    check_gaussian_noise(fitted, likelihood)
     # an error that would otherwise appear in predictions
     draw_last_layer(fitted, 1, likelihood=likelihood).require_covariance()
-    return UpdatedNetwork(fitted, copy.deepcopy(likelihood).requires_grad_(False), x, y)
+    if old is None:
+        fitted, likelihood = copy.deepcopy(fitted), copy.deepcopy(likelihood)
+    return UpdatedNetwork(fitted, likelihood, x, y, num_inducing)
 
 
-def check_new_data(
-    network: Network, likelihood: Likelihood, x: object, y: object
-) -> tuple[Float[Tensor, "n *in"], Tensor]:
-    """Return new inputs and targets. Raise an error if they are not valid for an update of the network."""
-    x, y = check_data(network, likelihood, x, y)
-    check_rows(x, y)
-    # the noise must have a variance
+def check_gaussian_noise(network: Network, likelihood: Likelihood) -> None:
+    """Raise an error if the noise has no variance, which an update of the last layer needs."""
     noise_variance(likelihood, torch.zeros(1, 1, *network.output_shape, dtype=network.dtype, device=network.device))
-    return x.detach(), y.detach()
+
+
+def _learn(
+    fitted: Network, likelihood: Likelihood, data: NewData, num_steps: int, num_inducing: int, settings: dict[str, Any]
+) -> Network:
+    """Return a copy of the network that has learned from new data by gradient steps, with its posterior as the prior."""
+    x, y = data
+    network, likelihood = copy.deepcopy(fitted), copy.deepcopy(likelihood).requires_grad_(False)
+    if can_grow(fitted):
+        rows = evenly_spaced(x, num_inducing)
+        fitted, network = grow(fitted, x[rows]), grow(fitted, x[rows])
+        start_new_points(network, len(rows), likelihood, y[rows])
+    fixed = [tensor for tensor in process_parameters(network).values() if tensor.requires_grad]
+    for tensor in fixed:
+        tensor.requires_grad_(False)
+    fit(network, likelihood, data, num_steps=num_steps, previous=fitted, **{"description": "update", **settings})
+    # a later fit learns them
+    for tensor in fixed:
+        tensor.requires_grad_(True)
+    return network

@@ -10,6 +10,7 @@ from torch import Tensor
 from inducing.checks import check_dtype, check_inputs, check_kind
 from inducing.errors import DataWarning
 from inducing.inference.batches import Data
+from inducing.nn.layers.gp import GPLayer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
@@ -19,6 +20,55 @@ def check_model(network: object, likelihood: object) -> None:
     """Raise an error if the arguments are not a network and a likelihood of this library."""
     check_kind("network", network, Network, "an inducing.Network")
     check_kind("likelihood", likelihood, Likelihood, "an inducing.nn.Likelihood, e.g. inducing.Gaussian()")
+
+
+def check_previous(network: Network, previous: Network) -> None:
+    """Raise an error if the posterior of another network cannot replace the prior of this one."""
+    check_kind("previous", previous, Network, "a fitted inducing.Network")
+    own, other = (_describe_layers(each) for each in (network, previous))
+    if own != other:
+        different = next(name for name in {**own, **other} if own.get(name) != other.get(name))
+        raise ValueError(
+            f"previous must have the same layers, but {different} is {other.get(different)} there and {own.get(different)} "
+            "here. Start from a copy: copy.deepcopy(previous)"
+        )
+    if network.optimal_last is not None:
+        raise ValueError(
+            "a last layer with an OptimalInducing posterior learns nothing from new rows, since it has no parameters. Use "
+            "inducing.update without num_steps, or fit to all rows"
+        )
+    fixed = process_parameters(network)
+    theirs = dict(previous.named_parameters()) | dict(previous.named_buffers())
+    for name, tensor in fixed.items():
+        if tensor.requires_grad or not torch.equal(tensor, theirs[name]):
+            raise ValueError(
+                f"{name} must be the same in previous and must not be learned: Gaussian processes are compared by their "
+                "values at the inducing inputs. Use inducing.update, or start from copy.deepcopy(previous) with "
+                "requires_grad_(False) for inducing inputs and kernels"
+            )
+
+
+def process_parameters(network: Network) -> dict[str, Tensor]:
+    """Return the kernels and the inducing inputs of a network by name, if it has Gaussian processes."""
+    layers = dict(network.layers.bayesian_layers())
+    processes = [name for name, layer in layers.items() if isinstance(layer, GPLayer)]
+    if not processes:
+        return {}
+    tensors = dict(network.named_parameters()) | dict(network.named_buffers())
+    kernels = tuple(f"{name}.kernel." for name in processes)
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith(kernels) or name == "inducing_points" or name.endswith(".inducing_inputs")
+    }
+
+
+def _describe_layers(network: Network) -> dict[str, str]:
+    """Describe the variables of each Bayesian layer: its kind and its sizes."""
+    return {
+        name: f"{type(layer).__name__} with inputs {layer.input_shape} and {layer.out_features} outputs"
+        for name, layer in network.layers.bayesian_layers()
+    }
 
 
 def check_data(network: Network, likelihood: Likelihood, x: object, y: object) -> tuple[Tensor, Tensor]:

@@ -47,8 +47,12 @@ class Covariance(ABC):
         """Return the last layer with the correction C(x, x') c of its first outputs, as a function of the same kind."""
 
     @abstractmethod
-    def largest_matrix(self, exact_rows: int) -> int:
-        """Return the number of new rows up to which a dense matrix of these rows is used, and above it a basis."""
+    def largest_matrix(self, num_inducing: int) -> int:
+        """Return the number of new rows up to which a dense matrix of these rows is used, and above it a basis.
+
+        Arguments:
+            num_inducing: The largest number of new rows that become inducing inputs.
+        """
 
     @abstractmethod
     def basis(self, rows: Float[Tensor, "S n F"]) -> Basis:
@@ -99,7 +103,7 @@ class LinearCovariance(Covariance):
         # phi(x) phi(x')' c
         return LinearBasis(self).fold(last, features[0].mT @ coefficients)
 
-    def largest_matrix(self, exact_rows: int) -> int:
+    def largest_matrix(self, num_inducing: int) -> int:
         # both forms are exact
         return self.root.shape[-1]
 
@@ -185,8 +189,8 @@ class ProcessCovariance(Covariance):
         parts = [last.correction + _pad(change, last.correction), _pad(new[..., 0].mT, last.correction)]
         return replace(last, inducing_inputs=torch.cat([inputs, rows], 1), correction=torch.cat(parts, 1))
 
-    def largest_matrix(self, exact_rows: int) -> int:
-        return exact_rows
+    def largest_matrix(self, num_inducing: int) -> int:
+        return num_inducing
 
     def basis(self, rows: Float[Tensor, "S n F"]) -> ProcessBasis:
         rows, known, _ = self.features(rows)

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from inducing.linalg.noise import seeded, standard_normal
@@ -29,8 +29,6 @@ from inducing.nn.last_layer.draw import LastLayerDraw, draw_last_layer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 
-# new rows that update a last Gaussian process exactly; of more rows, this number become inducing inputs
-EXACT_ROWS = 500
 # elements of the features of the rows that are added at a time: 128 MiB
 CHUNK = 2**24
 
@@ -113,7 +111,7 @@ def sample_updated_functions(
     y: Float[Tensor, "n O"],
     num_samples: int,
     seed: int = 0,
-    exact_rows: int = EXACT_ROWS,
+    num_inducing: int = 500,
 ) -> FunctionSamples:
     """Sample functions of a network given new data, as a frozen module of the same kind as without them.
 
@@ -124,24 +122,28 @@ def sample_updated_functions(
         y: The new targets. Missing targets (NaN) are left out.
         num_samples: Number of functions.
         seed: Seed of the draw.
-        exact_rows: The largest number of new rows that update a last Gaussian process exactly. Of more rows, this number,
+        num_inducing: The largest number of new rows that update a last Gaussian process exactly. Of more rows, this number,
             evenly spaced, become inducing inputs of a basis.
     """
     draws = draw_last_layer(network, num_samples, seed, likelihood)
     targets = list(range(y.shape[-1]))
     covariance, noise = draws.require_covariance().select(targets), seeded(seed, "noise of new data")
     with torch.no_grad():
-        if len(x) <= covariance.largest_matrix(exact_rows):
+        if len(x) <= covariance.largest_matrix(num_inducing):
             found = _solve_rows(covariance, _run(draws, likelihood, x, y, num_samples, noise))
             last = covariance.fold(draws.last, found.features, found.coefficients)
         else:
-            spaced = torch.linspace(0, len(x) - 1, min(exact_rows, len(x)), device=x.device).long()
-            basis = covariance.basis(_run_below(draws, x[spaced], num_samples))
+            basis = covariance.basis(_run_below(draws, x[evenly_spaced(x, num_inducing)], num_samples))
             size = max(1, CHUNK // (num_samples * basis.num_features))
             pieces = zip(x.split(size), y.split(size), strict=True)
             new = (_run(draws, likelihood, *piece, num_samples, noise) for piece in pieces)
             last = basis.fold(draws.last, _solve_features(basis, new))
     return FunctionSamples(Chain((draws.below, last)), network.input_shape, network.dtype)
+
+
+def evenly_spaced(x: Float[Tensor, "n *in"], most: int) -> Int[Tensor, " k"]:
+    """Return the numbers of at most so many rows, evenly spaced in their order."""
+    return torch.linspace(0, len(x) - 1, min(most, len(x)), dtype=torch.float64, device=x.device).round().long()
 
 
 def noise_variance(likelihood: Likelihood, outputs: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -56,3 +57,20 @@ class PseudoLikelihood(PosteriorModule, ABC):
     def pseudo_data(self) -> PseudoOutputs:
         """Return V and the root of Lambda."""
         return PseudoOutputs(self.pseudo_outputs, self.precision_root())
+
+    def add_rows(self, count: int, log_precision: float) -> None:
+        """Append pseudo-outputs of zero with a precision of their own."""
+        functional, scaled = nn.functional, log_precision / LOG_PRECISION_SCALE
+        with torch.no_grad():
+            self.pseudo_outputs = _padded(
+                self.pseudo_outputs, lambda v: torch.cat([v, v.new_zeros(count, *v.shape[1:])])
+            )
+            self.scaled_log_precision = _padded(
+                self.scaled_log_precision, lambda v: functional.pad(v, (0, count), value=scaled)
+            )
+            if self.precision_lower is not None:
+                self.precision_lower = _padded(self.precision_lower, lambda v: functional.pad(v, (0, count, 0, count)))
+
+
+def _padded(parameter: nn.Parameter, pad: Callable[[Tensor], Tensor]) -> nn.Parameter:
+    return nn.Parameter(pad(parameter.detach()), parameter.requires_grad)
