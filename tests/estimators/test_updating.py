@@ -90,3 +90,31 @@ def test_what_cannot_be_updated():
     classifier = inducing.BNNClassifier(hidden=[5], max_steps=2, random_state=0).fit(X, Y > 100)
     with pytest.raises(TypeError, match="Categorical"):
         classifier.update(X[:2], Y[:2] > 100)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: inducing.BNNRegressor(hidden=[10], num_inducing=9, **SMALL),
+        lambda: inducing.DeepGPRegressor(num_layers=1, num_inducing=9, **SMALL),
+    ],
+)
+def test_gradient_steps_learn_from_all_new_rows_and_keep_none(make, tmp_path):
+    low = X[:, 0] < 3
+    model = make().fit(X[low], Y[low])
+    old, new = np.abs(model.predict(X[low]) - Y[low]).mean(), np.abs(model.predict(X[~low]) - Y[~low]).mean()
+    model.update(X[~low][::2], Y[~low][::2]).update(X[~low][1::2], Y[~low][1::2], num_steps=100)
+    assert model.predictor is model.network_
+    assert np.abs(model.predict(X[~low]) - Y[~low]).mean() < 0.7 * new
+    # the earlier rows are not forgotten
+    assert np.abs(model.predict(X[low]) - Y[low]).mean() < old + 5
+    inducing.save(model, tmp_path / "model.safetensors")
+    assert np.array_equal(inducing.load(tmp_path / "model.safetensors").predict(X), model.predict(X))
+
+
+def test_classifiers_learn_by_gradient_steps():
+    low, labels = X[:, 0] < 4, np.where(X[:, 1] > 3, "high", "low")
+    model = inducing.BNNClassifier(hidden=[10], **SMALL).fit(X[low], labels[low])
+    before = np.log(model.predict_proba(X)[np.arange(60), (labels == "low").astype(int)]).mean()
+    model.update(X[~low], labels[~low], num_steps=100)
+    assert np.log(model.predict_proba(X)[np.arange(60), (labels == "low").astype(int)]).mean() > before

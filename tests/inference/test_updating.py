@@ -62,8 +62,51 @@ def test_updated_functions_are_saved_and_the_network_is_not_changed(tmp_path):
     assert torch.equal(inducing.load(tmp_path / "functions.safetensors")(X.float()), functions(X.float()))
 
 
+def test_many_rows_update_a_gaussian_process_nearly_as_the_dense_matrix_does():
+    x = torch.rand(300, 1, generator=torch.Generator().manual_seed(1)).double() * 4 - 2
+    y, likelihood = (3 * x).sin(), inducing.Gaussian(0.04).double()
+    torch.manual_seed(0)
+    layers = [inducing.GPLayer(1, 1, mean="identity"), inducing.GPLayer(1, 1)]
+    network = inducing.Network(layers, inducing_points=x[:5])
+    found, expected = (
+        inducing.predict(inducing.update(network, likelihood, (x, y), num_inducing=number), likelihood, x, 50)
+        for number in (60, 300)
+    )
+    # the same draws of the layers below, conditioned approximately and exactly
+    assert (found.mean - expected.mean).abs().max() < 0.1 * 0.2
+    assert (found.epistemic.sqrt() / expected.epistemic.sqrt()).log().abs().median() < 0.3
+
+
+@pytest.mark.parametrize("posterior", ["global", "factorised", "local"])
+def test_steps_learn_a_region_that_the_fit_did_not_see(posterior):
+    x = torch.linspace(-2, 2, 40)[:, None].double()
+    y, old = (2 * x).sin(), (x < 0).squeeze()
+    torch.manual_seed(0)
+    network = inducing.models.mlp(1, 1, [20], posterior=posterior, inducing_points=x[old])
+    likelihood = inducing.Gaussian(0.05).double()
+    inducing.fit(network, likelihood, (x[old], y[old]), num_steps=200, progress=False)
+    before = inducing.predict(network, likelihood, x).log_prob(y)
+    parameters = [parameter.detach().clone() for parameter in network.parameters()]
+    noise = likelihood.variance(y[None]).mean()
+    trained = inducing.update(network, likelihood, (x[~old], y[~old]), num_steps=200, progress=False)
+    after = inducing.predict(trained, likelihood, x).log_prob(y)
+    assert after[~old].mean() > before[~old].mean() + 0.3
+    assert after[old].mean() > before[old].mean() - 0.5
+    # neither the network nor the likelihood was changed
+    assert all(torch.equal(*pair) for pair in zip(parameters, network.parameters(), strict=True))
+    assert likelihood.variance(y[None]).mean() == noise
+    learned = [[p.requires_grad for p in each.parameters()] for each in (network, trained)]
+    assert learned[0] == learned[1]
+
+
 def test_bad_arguments():
     network, likelihood = one_layer("linear", 7), inducing.Gaussian(NOISE).double()
+    with pytest.raises(TypeError, match="num_steps"):
+        inducing.update(network, likelihood, (X, Y), learning_rate=0.1)
+    with pytest.raises(ValueError, match="num_inducing"):
+        inducing.update(network, likelihood, (X, Y), num_inducing=-1)
+    with pytest.raises(ValueError, match="Optimal"):
+        inducing.update(network, likelihood, (X, Y), num_steps=3)
     with pytest.raises(TypeError, match="pair"):
         inducing.update(network, likelihood, X)
     with pytest.raises(ValueError, match="same number of rows"):

@@ -29,7 +29,7 @@ from inducing.nn.network import Network
 NewData = tuple[Float[Tensor, "n *in"], Tensor]
 
 # new rows that become inducing points, at most: of a last Gaussian process, and of all layers for gradient steps
-IN_LAST_LAYER, IN_ALL_LAYERS = 500, 100
+IN_LAST_LAYER, IN_ALL_LAYERS = 200, 100
 
 
 class UpdatedNetwork:
@@ -108,7 +108,7 @@ def update(
         num_inducing: The largest number of new rows that become inducing points. Of more rows, these are evenly spaced.
             Without ``num_steps`` this concerns a `GPLayer` at the end of the network: up to this number of new rows it is
             updated exactly, at a cost that is cubic in this number; further rows update its values at the inducing points
-            (FITC approximation). Default: 500. With ``num_steps`` it concerns all layers with `GlobalInducing`
+            (FITC approximation). Default: 200. With ``num_steps`` it concerns all layers with `GlobalInducing`
             posteriors. Default: 100.
         settings: Settings of the steps, as for `inducing.fit`, e.g. ``learning_rate=3e-3, progress=False``.
 
@@ -129,7 +129,9 @@ def update(
     old = network if isinstance(network, UpdatedNetwork) else None
     fitted = network.network if isinstance(network, UpdatedNetwork) else network
     check_kind("network", fitted, Network, "a Network or the result of inducing.update")
-    num_inducing = check_whole("num_inducing", num_inducing or (IN_LAST_LAYER if num_steps is None else IN_ALL_LAYERS))
+    if num_inducing is None:
+        num_inducing = IN_LAST_LAYER if num_steps is None else IN_ALL_LAYERS
+    num_inducing = check_whole("num_inducing", num_inducing)
     if settings and num_steps is None:
         raise TypeError(
             f"{', '.join(settings)}: these are settings of gradient steps. Pass num_steps, e.g. num_steps=500"

@@ -111,7 +111,7 @@ def sample_updated_functions(
     y: Float[Tensor, "n O"],
     num_samples: int,
     seed: int = 0,
-    num_inducing: int = 500,
+    num_inducing: int = 200,
 ) -> FunctionSamples:
     """Sample functions of a network given new data, as a frozen module of the same kind as without them.
 
