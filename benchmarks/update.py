@@ -67,9 +67,9 @@ def main() -> None:
     torch.set_num_threads(1)
     tests = [sample(500, sign, 10 + sign) for sign in (-1, 1)]
     lines = [
-        f"A network fitted to {OLD_ROWS} rows ({NUM_INDUCING} inducing points, {NUM_STEPS} steps), and new rows from a region",
-        f"where it has seen none. Mean test log-likelihoods in both regions, by {NUM_DRAWS} draws, and seconds of the update",
-        "and of the prediction of 500 rows on one thread. Made by `python -m benchmarks.update`.",
+        f"A network fitted to {OLD_ROWS} rows ({NUM_INDUCING} inducing points, {NUM_STEPS} steps), and new rows from",
+        f"another region. Mean test log-likelihoods in both regions, by {NUM_DRAWS} draws, and seconds of the update and",
+        "of the prediction of 500 rows on one thread. Made by `python -m benchmarks.update`.",
         f"{heading(describe())}.",
         "",
         "| network | new rows | update | old region | new region | update, s | prediction, s |",
