@@ -1,4 +1,4 @@
-"""Conversion of arrays to tensors."""
+"""Conversion of arrays to tensors, and numbers of rows."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def as_tensor(values: object, dtype: torch.dtype | None = None, device: torch.de
         array = np.asarray(values)
         values = np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "WRITEABLE"])
     return torch.as_tensor(values, dtype=dtype, device=device)
+
+
+def evenly_spaced(num_rows: int, most: int) -> Tensor:
+    """Return the indices of at most `most` evenly spaced rows."""
+    return torch.linspace(0, num_rows - 1, min(most, num_rows), dtype=torch.float64).round().long()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import inducing
-from inducing.nn.growing import grow
+from inducing.nn.growing import add_inducing_points
 
 X = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
 Y = torch.stack([X[:, 0].sin(), X.prod(1)], 1)
@@ -16,9 +16,15 @@ LIKELIHOOD = inducing.Gaussian(0.3).double()
 
 def exact(kind, rows):
     """One layer with its exact posterior given the first rows."""
-    layer = inducing.Linear(2, 2) if kind == "linear" else inducing.GPLayer(2, 2, jitter=1e-9)
+    makers = {
+        "linear": lambda: inducing.Linear(2, 2),
+        "optimal": lambda: inducing.Linear(2, 2, posterior="optimal"),
+        "gp": lambda: inducing.GPLayer(2, 2, jitter=1e-9),
+    }
     settings = {"inducing_points": X[:rows], "inducing_targets": Y[:rows], "learn_inducing_locations": False}
-    network = inducing.Network([layer], **settings)
+    network = inducing.Network([makers[kind]()], **settings)
+    if kind == "optimal":
+        return network
     with torch.no_grad():
         network.layers[0].posterior.scaled_log_precision.fill_(-LIKELIHOOD.variance(Y[None]).log().mean() / 3)
     return network.requires_grad_(False)
@@ -27,7 +33,7 @@ def exact(kind, rows):
 @pytest.mark.parametrize("kind", ["linear", "gp"])
 def test_every_sample_is_the_evidence_of_the_new_data_given_the_old(kind):
     old = exact(kind, 7)
-    previous = old if kind == "linear" else grow(old, X[7:])
+    previous = old if kind == "linear" else add_inducing_points(old, X[7:])
     network = exact(kind, 12)
     found = inducing.ELBO(network, LIKELIHOOD, 5, previous)(X[7:], Y[7:], 20)
     evidence = [inducing.evaluate(each, LIKELIHOOD, (X[:n], Y[:n]), 5).elbo for each, n in ((old, 7), (network, 12))]
@@ -94,24 +100,43 @@ def test_the_previous_network_is_a_constant_of_the_run(tmp_path):
         inducing.fit(copy.deepcopy(previous), inducing.Gaussian().double(), data, previous=other, **settings)
 
 
-def test_what_cannot_be_a_previous_posterior():
-    likelihood = inducing.Gaussian().double()
-    network = inducing.models.mlp(2, 2, [4], inducing_points=X[:7])
+def gp(kernel="squared-exponential", posterior="global", jitter=1e-6, points=X[:7]):
+    layer = inducing.GPLayer(2, 2, kernel, posterior=posterior, jitter=jitter)
+    return inducing.Network([layer], inducing_points=points).requires_grad_(False)
+
+
+def bnn(width=4, **settings):
+    layers = [inducing.Linear(2, width, **settings), nn.Tanh(), inducing.Linear(width, 2)]
+    return inducing.Network(layers, inducing_points=X[:7])
+
+
+@pytest.mark.parametrize(
+    ("network", "previous", "message"),
+    [
+        (bnn(), bnn(5), "same layers"),
+        (bnn(), inducing.models.mlp(2, 2, [4, 4], inducing_points=X[:7]), "same layers"),
+        (bnn(), bnn(prior="scale"), "priors"),
+        (bnn(), bnn(bias=False), "same layers"),
+        (gp(), gp("matern32"), "same layers"),
+        (gp(), gp(jitter=1e-4), "same layers"),
+        (gp(), gp(posterior="dsvi"), "same in previous"),
+        (gp(), gp(points=X[:6]), "inducing_points must be the same"),
+        (inducing.models.deep_gp(2, 2, 2, inducing_points=X[:7]),) * 2 + ("must not be learned",),
+        (exact("optimal", 7),) * 2 + ("Optimal",),
+        (bnn(posterior="point"),) * 2 + ("no density",),
+        (inducing.models.mlp(2, 2, [4], posterior=inducing.Factorised(local_reparameterisation=True)).double(),) * 2
+        + ("no density",),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_previous_posterior(network, previous, message):
+    with pytest.raises(ValueError, match=message):
+        inducing.ELBO(network, LIKELIHOOD, 5, previous)
+
+
+def test_a_previous_posterior_is_a_network_and_may_be_optimal():
     with pytest.raises(TypeError, match="previous"):
-        inducing.ELBO(network, likelihood, 5, nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="same layers"):
-        inducing.ELBO(network, likelihood, 5, inducing.models.mlp(2, 2, [5], inducing_points=X[:7]))
-    with pytest.raises(ValueError, match="same layers"):
-        inducing.ELBO(network, likelihood, 5, inducing.models.mlp(2, 2, [4, 4], inducing_points=X[:7]))
-    process = inducing.models.deep_gp(2, 2, 2, inducing_points=X[:7])
-    with pytest.raises(ValueError, match="must not be learned"):
-        inducing.ELBO(process, likelihood, 5, copy.deepcopy(process))
-    moved = copy.deepcopy(process)
-    with torch.no_grad():
-        moved.inducing_points.add_(1)
-    with pytest.raises(ValueError, match="inducing_points must be the same"):
-        inducing.ELBO(process.requires_grad_(False), likelihood, 5, moved)
-    settings = {"inducing_points": X[:7], "inducing_targets": Y[:7], "learn_inducing_locations": False}
-    optimal = inducing.Network([inducing.Linear(2, 2, posterior="optimal")], **settings)
-    with pytest.raises(ValueError, match="Optimal"):
-        inducing.ELBO(optimal, likelihood, 5, optimal)
+        inducing.ELBO(bnn(), LIKELIHOOD, 5, nn.Linear(2, 2))
+    old = exact("optimal", 7)
+    found = inducing.ELBO(exact("linear", 12), LIKELIHOOD, 5, old)(X[7:], Y[7:], 3)
+    expected = inducing.ELBO(exact("linear", 12), LIKELIHOOD, 5, exact("linear", 7))(X[7:], Y[7:], 3)
+    torch.testing.assert_close(found.samples, expected.samples, rtol=0, atol=1e-8)

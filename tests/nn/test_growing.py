@@ -1,15 +1,12 @@
 """More inducing points without a change of the posterior."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
 
 import inducing
-from inducing.nn.growing import can_grow, grow, start_new_points
+from inducing.nn.growing import add_inducing_points, can_grow
 
-NOISE = 0.3
 X = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
 Y = torch.stack([X[:, 0].sin(), X.prod(1)], 1)
 PRECISIONS = ["shared", "per_output", "full", "full_per_output"]
@@ -24,7 +21,7 @@ def network_of(last, rows=7, **settings):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_density_of_weights_stays_the_same(precision):
     network = network_of(inducing.Linear(3, 2, posterior=inducing.GlobalInducing(precision)))
-    grown = grow(network, X[7:])
+    grown = add_inducing_points(network, X[7:])
     draw = network.draw(4)
     found, expected = grown.log_density(draw), network.log_density(draw)
     torch.testing.assert_close(found.posterior, expected.posterior, rtol=0, atol=1e-9)
@@ -37,7 +34,9 @@ def test_the_moments_of_a_gaussian_process_stay_the_same(precision):
     torch.manual_seed(0)
     layer = inducing.GPLayer(2, 2, posterior=inducing.GlobalInducing(precision))
     network = inducing.Network([layer], inducing_points=X[:7], inducing_targets=Y[:7])
-    moments = [each.draw(1).function.steps[0].moments(1.5 * X[None]) for each in (network, grow(network, X[7:]))]
+    moments = [
+        each.draw(1).function.steps[0].moments(1.5 * X[None]) for each in (network, add_inducing_points(network, X[7:]))
+    ]
     torch.testing.assert_close(moments[1][0], moments[0][0], rtol=0, atol=1e-6)
     torch.testing.assert_close(moments[1][1].expand_as(moments[0][1]), moments[0][1], rtol=0, atol=1e-6)
 
@@ -48,37 +47,8 @@ def test_convolutions_grow():
     layers = [inducing.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), inducing.Linear(18, 2)]
     network = inducing.Network(layers, inducing_points=images[:4])
     draw = network.draw(2)
-    found, expected = grow(network, images[4:]).log_density(draw), network.log_density(draw)
+    found, expected = add_inducing_points(network, images[4:]).log_density(draw), network.log_density(draw)
     torch.testing.assert_close(found.posterior, expected.posterior, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", ["linear", "gp"])
-def test_the_start_at_targets_is_the_exact_update(kind):
-    layer = inducing.Linear(2, 2) if kind == "linear" else inducing.GPLayer(2, 2, jitter=1e-9)
-    likelihood = inducing.Gaussian(NOISE).double()
-    few = inducing.Network([layer], inducing_points=X[:7], inducing_targets=Y[:7])
-    posterior = few.layers[0].posterior
-    with torch.no_grad():
-        posterior.scaled_log_precision.fill_(-math.log(NOISE) / 3)
-    grown = grow(few, X[7:])
-    start_new_points(grown, 5, likelihood, Y[7:])
-    posterior = grown.layers[0].posterior
-    torch.testing.assert_close(posterior.pseudo_outputs.detach(), Y)
-    # precisions are stored as logarithms divided by 3
-    precision = (3 * posterior.scaled_log_precision).exp()
-    torch.testing.assert_close(precision.detach(), torch.full_like(precision, 1 / NOISE))
-
-
-def test_hidden_layers_start_at_their_mean_outputs_and_missing_targets_at_the_mean():
-    network, likelihood = network_of(inducing.Linear(3, 2)), inducing.Gaussian().double()
-    grown, targets = grow(network, X[7:]), Y[7:].clone()
-    targets[0, 1] = torch.nan
-    start_new_points(grown, 5, likelihood, targets)
-    hidden, last = grown.layers[0].posterior, grown.layers[2].posterior
-    assert hidden.pseudo_outputs[7:].abs().min() > 0
-    assert (3 * hidden.scaled_log_precision[:, 7:] == -4).all()
-    assert last.pseudo_outputs.isfinite().all()
-    torch.testing.assert_close(last.pseudo_outputs[8:].detach(), Y[8:])
 
 
 def test_networks_that_do_not_grow():
@@ -91,7 +61,7 @@ def test_networks_that_do_not_grow():
 
 
 def test_a_grown_network_is_saved(tmp_path):
-    grown = grow(network_of(inducing.GPLayer(3, 2)), X[7:])
+    grown = add_inducing_points(network_of(inducing.GPLayer(3, 2)), X[7:])
     inducing.save((grown, inducing.Gaussian().double()), tmp_path / "grown.safetensors")
     again, _ = inducing.load(tmp_path / "grown.safetensors")
     assert torch.equal(again.sample_functions(2)(X), grown.sample_functions(2)(X))

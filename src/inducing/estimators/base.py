@@ -139,18 +139,26 @@ class NetworkEstimator(PredictingEstimator):
             X: New inputs.
             y: Their targets.
             num_steps: Number of gradient steps, e.g. 500. The whole network then learns from the new rows, and from those of
-                earlier updates, with its posterior in place of the prior. The earlier rows are not needed. Classifiers and
-                counts can be updated in this way, too. Default: none.
+                earlier updates, with its posterior in place of the prior. The rows of the fit are not needed. Classifiers
+                and counts can be updated in this way, too. ``elbo_`` and ``history_`` stay those of the fit. A model with
+                an exact last layer, which few rows have by default, cannot learn by steps: set ``num_inducing`` before
+                the fit. Default: none.
         """
         check_is_fitted(self, "network_")
         x, targets = self._encode_rows(X, y)
         rows = x.to(self.network_.device), targets.to(self.network_.device)
         if num_steps is None:
             self.updated_ = update(self.predictor, self.likelihood_, rows)
-        else:
-            settings = {"seed": self.seed_, "progress": bool(self.verbose)}
+            return self
+        if self.network_.optimal_last is not None:
+            raise ValueError(
+                "this model has an exact last layer, as models of few rows have by default, and cannot learn by gradient "
+                "steps. Call update without num_steps, or set num_inducing before fit, e.g. num_inducing=100."
+            )
+        settings = {"batch_size": self.batch_size, "seed": self.seed_, "progress": bool(self.verbose)}
+        with using_threads(threads_of_user() or 1):
             self.network_ = update(self.predictor, self.likelihood_, rows, num_steps, **settings)
-            self._forget_update()
+        self._forget_update()
         return self
 
     def _forget_update(self) -> None:

@@ -15,13 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from inducing.checks import check_rows
 from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import Choice
 from inducing.estimators.targets import LabelTargets, NumericTargets, decode_scale, encode_scale
 from inducing.inference.history import History
-from inducing.inference.updating import UpdatedNetwork, check_gaussian_noise
-from inducing.inference.validation import check_data
+from inducing.inference.updating import UpdatedNetwork, check_gaussian_noise, check_new_data
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving.registry import State, Tensors
@@ -169,8 +167,7 @@ class FittedEstimator(BaseEstimator):
 
 def _restore_update(network: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> UpdatedNetwork:
     try:
-        x, y = check_data(network, likelihood, x, y)
-        check_rows(x, y)
+        x, y = check_new_data(network, likelihood, x, y)
         check_gaussian_noise(network, likelihood)
     except TypeError as error:
         raise ValueError(f"the rows of the update do not fit the model: {error}") from error

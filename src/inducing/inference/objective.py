@@ -6,7 +6,7 @@ A last Gaussian process with ``conditional="tight"`` has a narrower q(f | u) tha
 includes minus the KL of q(f | u), and the bound is called the tight-conditional ELBO.
 
 With a previous posterior Q_old in place of the prior, as in Bayesian updating, the KL is the one from Q_old. One sample of
-it is log Q - log Q_old of the drawn weights. The bound is that of the log evidence of the new data given the old.
+it is log Q - log Q_old of the drawn weights. This is a lower bound on log p(new data | old data), up to the error of Q_old.
 
 With weights, log p(y | f) of each row is multiplied by its weight divided by the mean weight, and num_data is the sum of the
 weights. Missing targets (NaN in some of several targets of a row) are left out of log p(y | f).
@@ -46,8 +46,9 @@ class ELBOTerms(NamedTuple):
     Arguments:
         log_likelihood: (num_data / B) * sum of log p(y | f) over the batch. With a tight conditional, minus the KL of
             q(f | u).
-        kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`.
-        prior_kl: The same for the priors' own variables.
+        kl: One sample of log Q - log P of each layer's weights, in the order of `Network.layer_names`. With a previous
+            posterior, of log Q - log Q_old of the weights and the priors' own variables.
+        prior_kl: log Q - log P of the priors' own variables, or 0 with a previous posterior.
         temperature: Weight of the KL in the objective. The ELBO itself is never tempered.
         num_data: Number of data points that the likelihood is scaled to, or the sum of the weights.
         whole_last: Whether the KL of the last layer has weight 1, and the temperature applies only to the layers below. This
@@ -95,9 +96,9 @@ class ELBO(nn.Module):
         likelihood: The distribution of the targets given the outputs of the network.
         num_data: Number of data points in the whole training set, or the sum of their weights. The log-likelihood of a batch
             is scaled to it.
-        previous: A network with the same layers whose posterior replaces the prior: that of earlier data, which are not
-            needed any more. Its parameters are not learned. Gaussian processes must have the same kernels and inducing
-            inputs in both, and not learn them.
+        previous: A network with the same layers that was fitted to earlier data. Its posterior is used as the prior. Its
+            parameters are not learned. Gaussian processes must have the same kernels and inducing inputs in both, and not
+            learn them. log Q_old is sampled, also if ``closed_form_kl`` is set.
 
     Example:
         >>> import inducing, torch
@@ -118,6 +119,7 @@ class ELBO(nn.Module):
         check_model(network, likelihood)
         if previous is not None:
             check_previous(network, previous)
+            # a submodule, so that its tensors are among the constants that a checkpoint identifies
             previous = copy.deepcopy(previous).requires_grad_(False)
         if not num_data > 0:
             raise ValueError(f"num_data must be positive, got {num_data}. Pass the size of the whole training set")
@@ -181,9 +183,9 @@ class ELBO(nn.Module):
         """Combine the log-likelihood of all data with the KL of a draw."""
         kl, prior_kl = (torch.stack(each) for each in zip(*((d.kl, d.prior_kl) for d in draw.layers), strict=True))
         if self.previous is not None:
-            # log Q - log Q_old = (log Q - log P) - (log Q_old - log P)
-            old = self.previous.log_density(draw)
-            kl = kl - (old.posterior - old.prior).to(kl.dtype)
+            # log Q - log Q_old = (log Q - log P) - (log Q_old - log P), of the weights and the priors' own variables
+            old = self.previous.log_density(draw, self.likelihood)
+            kl, prior_kl = kl + prior_kl - (old.posterior - old.prior).to(kl.dtype), torch.zeros_like(prior_kl)
         whole = whole_last or self.network.optimal_last is not None
         return ELBOTerms(log_likelihood.expand(kl.shape[1]), kl, prior_kl, temperature, self.num_data, whole, self.name)
 

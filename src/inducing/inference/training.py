@@ -84,8 +84,9 @@ def fit(
             It excludes checkpoints. Default: Adam.
         validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
             under which they had the highest log-likelihood, and stops early if that does not increase any more.
-        previous: A fitted network whose posterior replaces the prior, as in Bayesian updating: start from a copy of it, and
-            pass new data only. See `inducing.update`, which does this.
+        previous: A fitted network whose posterior is used as the prior, as in Bayesian updating. Start from a copy of it,
+            and pass new data only. In networks with Gaussian processes, kernels and inducing inputs must not be learned.
+            `inducing.update` does all this.
         seed: Seed of the posterior samples and of the order of the data, an integer.
         augment: Random augmentation of the inputs of each batch, ``augment(x, generator)``, e.g.
             `inducing.data.images.augment`.
@@ -134,8 +135,8 @@ def fit(
         recipe = recipe.replace(learning_rate=own.param_groups[0]["lr"])
     run = Run(elbo, source, recipe, seed, division, held_out)
     state = TrainingState(learned, recipe.learning_rate, recipe.num_steps, len(network.layer_names), own)
-    if ranks.first and previous is None:
-        warn_of_problems(network, likelihood, data, source.num_data)
+    if ranks.first:
+        warn_of_problems(network, likelihood, data, source.num_data, continues=previous is not None)
     with ExitStack() as stack:
         # the caller may be inside torch.no_grad
         stack.enter_context(torch.enable_grad())

@@ -18,18 +18,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inducing.checks import check_kind, check_rows, check_whole
-from inducing.inference.training import fit
-from inducing.inference.validation import check_data, process_parameters
+from inducing.inference.streaming import learn_new_data
+from inducing.inference.validation import check_data
 from inducing.nn.draw import FunctionSamples
-from inducing.nn.growing import can_grow, grow, start_new_points
-from inducing.nn.last_layer import draw_last_layer, evenly_spaced, noise_variance, sample_updated_functions
+from inducing.nn.last_layer import MAX_INDUCING, draw_last_layer, noise_variance, sample_updated_functions
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.posteriors import DEFAULT_NUM_INDUCING
 
 NewData = tuple[Float[Tensor, "n *in"], Tensor]
-
-# new rows that become inducing points, at most: of a last Gaussian process, and of all layers for gradient steps
-IN_LAST_LAYER, IN_ALL_LAYERS = 200, 100
 
 
 class UpdatedNetwork:
@@ -49,7 +46,7 @@ class UpdatedNetwork:
         likelihood: Likelihood,
         x: Float[Tensor, "n *in"],
         y: Tensor,
-        num_inducing: int = IN_LAST_LAYER,
+        num_inducing: int = MAX_INDUCING,
     ) -> None:
         self.network, self.likelihood, self.x, self.y, self.num_inducing = network, likelihood, x, y, num_inducing
         self.input_shape, self.output_shape = network.input_shape, network.output_shape
@@ -90,13 +87,13 @@ def update(
     with the number of new rows. The other layers and the noise do not learn from them.
 
     With ``num_steps`` the whole network learns from the new rows by gradient steps. Its posterior takes the place of the
-    prior, so the earlier data are not needed, and not forgotten: the steps maximise
+    prior, so the earlier data are not needed: what was learned from them is kept in the posterior. The steps maximise
 
         E_Q[log p(y_new | f)] - KL(Q | Q_old)
 
-    Some of the new rows become inducing points. For Gaussian noise the last layer starts with their targets, which is the
-    exact update by these rows. The result is a network. Any likelihood can be used. The noise stays as it was fitted. So do
-    the kernels and the inducing points of networks with Gaussian processes.
+    Some of the new rows become inducing points, and for real targets the last layer starts with an update by these rows. The
+    result is a network. Any likelihood can be used. The noise stays as it was fitted. So do the kernels and the inducing
+    points of networks with Gaussian processes.
 
     Arguments:
         network: A fitted network, or the result of an update. For an update without steps it must end with a `Linear` or a
@@ -108,9 +105,10 @@ def update(
         num_inducing: The largest number of new rows that become inducing points. Of more rows, these are evenly spaced.
             Without ``num_steps`` this concerns a `GPLayer` at the end of the network: up to this number of new rows it is
             updated exactly, at a cost that is cubic in this number; further rows update its values at the inducing points
-            (FITC approximation). Default: 200. With ``num_steps`` it concerns all layers with `GlobalInducing`
-            posteriors. Default: 100.
-        settings: Settings of the steps, as for `inducing.fit`, e.g. ``learning_rate=3e-3, progress=False``.
+            (FITC approximation). Default: 200. With ``num_steps`` it concerns all layers, if those that use inducing
+            points have `GlobalInducing` posteriors and there is no `InducingNorm`; other networks keep their inducing
+            points. Default: 100.
+        settings: Settings of the steps, as for `inducing.fit`, e.g. ``batch_size=500, progress=False``.
 
     Example:
         >>> import inducing, torch
@@ -124,25 +122,28 @@ def update(
         True
     """
     check_kind("likelihood", likelihood, Likelihood, "a likelihood, e.g. inducing.Gaussian()")
-    if not (isinstance(data, tuple) and len(data) == 2):
-        raise TypeError(f"data must be a pair of tensors (x, y), got {type(data).__name__}")
+    given: object = data
+    if not (isinstance(given, tuple) and len(given) == 2):
+        kind = f"{len(given)} values" if isinstance(given, tuple) else f"a {type(given).__name__}"
+        raise TypeError(f"data must be a pair of tensors (x, y), got {kind}")
+    if "previous" in settings:
+        raise TypeError("the network itself is the previous posterior of an update. Leave out previous")
     old = network if isinstance(network, UpdatedNetwork) else None
     fitted = network.network if isinstance(network, UpdatedNetwork) else network
     check_kind("network", fitted, Network, "a Network or the result of inducing.update")
-    if num_inducing is None:
-        num_inducing = IN_LAST_LAYER if num_steps is None else IN_ALL_LAYERS
-    num_inducing = check_whole("num_inducing", num_inducing)
     if settings and num_steps is None:
         raise TypeError(
             f"{', '.join(settings)}: these are settings of gradient steps. Pass num_steps, e.g. num_steps=500"
         )
-    x, y = check_data(fitted, likelihood, *data)
-    check_rows(x, y)
-    x, y = x.detach(), y.detach()
+    x, y = check_new_data(fitted, likelihood, *data)
     if old is not None:
         x, y = torch.cat([old.x, x]), torch.cat([old.y, y])
     if num_steps is not None:
-        return _learn(fitted, likelihood, (x, y), num_steps, num_inducing, settings)
+        most = check_whole("num_inducing", DEFAULT_NUM_INDUCING if num_inducing is None else num_inducing)
+        return learn_new_data(fitted, likelihood, (x, y), most, {"num_steps": num_steps, **settings})
+    if num_inducing is None:
+        num_inducing = MAX_INDUCING if old is None else old.num_inducing
+    num_inducing = check_whole("num_inducing", num_inducing)
     check_gaussian_noise(fitted, likelihood)
     # an error that would otherwise appear in predictions
     draw_last_layer(fitted, 1, likelihood=likelihood).require_covariance()
@@ -151,26 +152,13 @@ def update(
     return UpdatedNetwork(fitted, likelihood, x, y, num_inducing)
 
 
+def check_new_data(network: Network, likelihood: Likelihood, x: object, y: object) -> NewData:
+    """Return new inputs and targets. Raise an error if they are not valid for the network and the likelihood."""
+    x, y = check_data(network, likelihood, x, y)
+    check_rows(x, y)
+    return x.detach(), y.detach()
+
+
 def check_gaussian_noise(network: Network, likelihood: Likelihood) -> None:
     """Raise an error if the noise has no variance, which an update of the last layer needs."""
     noise_variance(likelihood, torch.zeros(1, 1, *network.output_shape, dtype=network.dtype, device=network.device))
-
-
-def _learn(
-    fitted: Network, likelihood: Likelihood, data: NewData, num_steps: int, num_inducing: int, settings: dict[str, Any]
-) -> Network:
-    """Return a copy of the network that has learned from new data by gradient steps, with its posterior as the prior."""
-    x, y = data
-    network, likelihood = copy.deepcopy(fitted), copy.deepcopy(likelihood).requires_grad_(False)
-    if can_grow(fitted):
-        rows = evenly_spaced(x, num_inducing)
-        fitted, network = grow(fitted, x[rows]), grow(fitted, x[rows])
-        start_new_points(network, len(rows), likelihood, y[rows])
-    fixed = [tensor for tensor in process_parameters(network).values() if tensor.requires_grad]
-    for tensor in fixed:
-        tensor.requires_grad_(False)
-    fit(network, likelihood, data, num_steps=num_steps, previous=fitted, **{"description": "update", **settings})
-    # a later fit learns them
-    for tensor in fixed:
-        tensor.requires_grad_(True)
-    return network

@@ -13,6 +13,7 @@ from inducing.inference.batches import Data
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
+from inducing.nn.posteriors.point import PointWeights
 from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
 
 
@@ -25,22 +26,32 @@ def check_model(network: object, likelihood: object) -> None:
 def check_previous(network: Network, previous: Network) -> None:
     """Raise an error if the posterior of another network cannot replace the prior of this one."""
     check_kind("previous", previous, Network, "a fitted inducing.Network")
+    if previous.dtype != network.dtype or previous.device != network.device:
+        raise ValueError(
+            f"previous is {previous.dtype} on {previous.device}, the network {network.dtype} on {network.device}. Convert "
+            "one of them, e.g. previous.to(network.device, network.dtype)"
+        )
     own, other = (_describe_layers(each) for each in (network, previous))
     if own != other:
         different = next(name for name in {**own, **other} if own.get(name) != other.get(name))
         raise ValueError(
-            f"previous must have the same layers, but {different} is {other.get(different)} there and {own.get(different)} "
-            "here. Start from a copy: copy.deepcopy(previous)"
+            f"previous must have the same layers and priors, but {different} is {other.get(different)} there and "
+            f"{own.get(different)} here. Start from a copy: copy.deepcopy(previous)"
         )
     if network.optimal_last is not None:
         raise ValueError(
-            "a last layer with an OptimalInducing posterior learns nothing from new rows, since it has no parameters. Use "
-            "inducing.update without num_steps, or fit to all rows"
+            "the last layer has its exact posterior (OptimalInducing), which has no parameters to learn from new rows. "
+            "Update it without gradient steps, or fit a network with GlobalInducing posteriors"
         )
-    fixed = process_parameters(network)
-    theirs = dict(previous.named_parameters()) | dict(previous.named_buffers())
-    for name, tensor in fixed.items():
-        if tensor.requires_grad or not torch.equal(tensor, theirs[name]):
+    for name, layer in network.layers.bayesian_layers():
+        if layer.resamples or isinstance(layer.posterior, PointWeights):
+            raise ValueError(
+                f"{name} {layer} has no density of its weights, so no KL from an earlier posterior. Use another posterior"
+            )
+    ours, theirs = network.process_parameters(), previous.process_parameters()
+    for name in {**ours, **theirs}:
+        one, two = ours.get(name), theirs.get(name)
+        if one is None or two is None or one.requires_grad or not torch.equal(one, two):
             raise ValueError(
                 f"{name} must be the same in previous and must not be learned: Gaussian processes are compared by their "
                 "values at the inducing inputs. Use inducing.update, or start from copy.deepcopy(previous) with "
@@ -48,27 +59,15 @@ def check_previous(network: Network, previous: Network) -> None:
             )
 
 
-def process_parameters(network: Network) -> dict[str, Tensor]:
-    """Return the kernels and the inducing inputs of a network by name, if it has Gaussian processes."""
-    layers = dict(network.layers.bayesian_layers())
-    processes = [name for name, layer in layers.items() if isinstance(layer, GPLayer)]
-    if not processes:
-        return {}
-    tensors = dict(network.named_parameters()) | dict(network.named_buffers())
-    kernels = tuple(f"{name}.kernel." for name in processes)
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if name.startswith(kernels) or name == "inducing_points" or name.endswith(".inducing_inputs")
-    }
-
-
 def _describe_layers(network: Network) -> dict[str, str]:
-    """Describe the variables of each Bayesian layer: its kind and its sizes."""
-    return {
-        name: f"{type(layer).__name__} with inputs {layer.input_shape} and {layer.out_features} outputs"
-        for name, layer in network.layers.bayesian_layers()
-    }
+    """Describe the variables of each Bayesian layer: all of its settings but the posterior."""
+    descriptions = {}
+    for name, layer in network.layers.bayesian_layers():
+        settings = str(layer).replace(f", {layer.posterior_spec}", "")
+        # what the description of a layer leaves out
+        jitter = f", jitter={layer.jitter}" if isinstance(layer, GPLayer) else ""
+        descriptions[name] = settings + jitter
+    return descriptions
 
 
 def check_data(network: Network, likelihood: Likelihood, x: object, y: object) -> tuple[Tensor, Tensor]:
@@ -90,14 +89,20 @@ def check_training_data(network: Network, likelihood: Likelihood, x: object, y: 
         )
 
 
-def warn_of_problems(network: Network, likelihood: Likelihood, data: Data, num_data: int | float) -> None:
-    """Warn about many inducing points, data that are not standardised, and counts as inducing targets."""
-    _check_number_of_inducing_points(network, num_data)
+def warn_of_problems(
+    network: Network, likelihood: Likelihood, data: Data, num_data: int | float, *, continues: bool
+) -> None:
+    """Warn about many inducing points, data that are not standardised, and counts as inducing targets.
+
+    A network that continues from earlier data may have more inducing points than there are new data.
+    """
+    if not continues:
+        _check_number_of_inducing_points(network, num_data)
     if isinstance(data, tuple | list):
         _check_scale("x", data[0])
         if likelihood.support == "real":
             _check_scale("y", data[1])
-    if likelihood.support == "integers":
+    if likelihood.support == "integers" and not continues:
         _check_count_targets(network, likelihood)
 
 

@@ -152,6 +152,18 @@ class Network(nn.Module):
         """Whether the last layer is a Gaussian process with a tight conditional."""
         return isinstance(self.last_layer, GPLayer) and self.last_layer.conditional == "tight"
 
+    def process_parameters(self) -> dict[str, Tensor]:
+        """Return the kernels and the inducing inputs of Gaussian processes by name. These define what their values are."""
+        layers = {name: layer for name, layer in self.layers.bayesian_layers() if isinstance(layer, GPLayer)}
+        found = {
+            f"{name}.kernel.{parameter}": tensor
+            for name, layer in layers.items()
+            for parameter, tensor in layer.kernel.named_parameters()
+        }
+        own = {f"{name}.posterior.inducing_inputs": layer.posterior.inducing_inputs for name, layer in layers.items()}
+        inputs = {**own, "inducing_points": self.inducing_points if layers else None}
+        return found | {name: tensor for name, tensor in inputs.items() if tensor is not None}
+
     def assemble(self, functions: Sequence[Function]) -> Chain:
         """Return the network as a function in which the given functions replace the Bayesian layers, in order."""
         if len(functions) != len(self.layer_names):

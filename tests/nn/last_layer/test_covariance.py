@@ -5,8 +5,8 @@ import torch
 
 import inducing
 from inducing.nn.last_layer import draw_last_layer
+from inducing.nn.last_layer.conditioning import NewRows, solve_features, solve_rows
 from inducing.nn.last_layer.covariance import ProcessBasis
-from inducing.nn.last_layer.update import NewRows, _solve_features, _solve_rows
 
 LAYERS = {
     "linear": lambda: inducing.Linear(4, 2),
@@ -36,11 +36,11 @@ def new_rows(draws):
 def test_a_basis_of_all_rows_gives_the_update_of_the_dense_matrix(name):
     draws = drawn(name)
     new, covariance = new_rows(draws), draws.covariance
-    dense = _solve_rows(covariance, new)
+    dense = solve_rows(covariance, new)
     basis = covariance.basis(new.rows)
     at = draws.below(1.3 * POINTS[None])
     expected = covariance.fold(draws.last, dense.features, dense.coefficients)(at)
-    found = basis.fold(draws.last, _solve_features(basis, [new]))(at)
+    found = basis.fold(draws.last, solve_features(basis, [new]))(at)
     # a Gaussian process has its jitter in the basis only
     tolerance = 1e-5 if isinstance(basis, ProcessBasis) else 1e-10
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
@@ -51,12 +51,12 @@ def test_the_update_of_a_basis_is_that_of_its_own_covariance(name):
     draws = drawn(name)
     new, at = new_rows(draws), draws.below(1.3 * POINTS[None])
     basis = draws.covariance.basis(new.rows[:, ::8])
-    features, remaining = basis.features(new.rows)
+    features, residual_variance = basis.features(new.rows)
     # Q (Q + D + Sigma)^-1 (y - f - e) with Q = phi phi', of the observed targets
-    noise = (remaining[..., None] + new.variance).mT
+    noise = (residual_variance[..., None] + new.variance).mT
     matrix = features @ features.mT + torch.diag_embed(noise)
     cross = basis.features(at)[0] @ features.mT
-    found = basis.fold(draws.last, _solve_features(basis, [new]))(at) - draws.last(at)
+    found = basis.fold(draws.last, solve_features(basis, [new]))(at) - draws.last(at)
     for output in range(2):
         seen = ~new.residual[0, :, output].isnan()
         kernel, between = matrix[:, output][:, seen][:, :, seen], cross[:, min(output, cross.shape[1] - 1)][..., seen]
@@ -70,18 +70,18 @@ def test_pieces_of_the_new_rows_add_up(name):
     new = new_rows(draws)
     basis = draws.covariance.basis(new.rows[:, ::8])
     pieces = [NewRows(*parts) for parts in zip(*(part.split(9, 1) for part in new), strict=True)]
-    torch.testing.assert_close(_solve_features(basis, pieces), _solve_features(basis, [new]))
+    torch.testing.assert_close(solve_features(basis, pieces), solve_features(basis, [new]))
 
 
 def test_a_basis_explains_its_own_rows_and_leaves_no_negative_variance():
     draws = drawn("gp")
     rows = draws.below(POINTS[None])
     basis = draws.covariance.basis(rows[:, ::2])
-    features, remaining = basis.features(rows)
+    features, residual_variance = basis.features(rows)
     of_all = draws.covariance.features(rows)
     exact = draws.covariance.between(of_all, of_all)
     torch.testing.assert_close((features @ features.mT)[..., ::2, ::2], exact[..., ::2, ::2], rtol=0, atol=1e-6)
-    total = (features.square().sum(-1) + remaining[:, None]).expand(-1, 2, -1)
+    total = (features.square().sum(-1) + residual_variance[:, None]).expand(-1, 2, -1)
     torch.testing.assert_close(total, exact.diagonal(dim1=-2, dim2=-1).expand(-1, 2, -1), rtol=0, atol=1e-6)
-    assert (remaining >= 0).all()
-    assert remaining[:, 1::2].max() > 1e-4
+    assert (residual_variance >= 0).all()
+    assert residual_variance[:, 1::2].max() > 1e-4

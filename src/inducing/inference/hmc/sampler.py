@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from inducing.arrays import evenly_spaced
 from inducing.checks import check_seed, check_whole, refuse_inference_mode
 from inducing.errors import ConvergenceWarning, DivergenceError
 from inducing.inference.hmc.diagnostics import MIN_DRAWS, Diagnostics, diagnose
@@ -188,7 +189,7 @@ def _check_divergences(samples: HMCSamples, num_samples: int) -> None:
 
 def _check_convergence(samples: HMCSamples, x: Tensor) -> None:
     """Warn if the chains disagree about the outputs at the training inputs."""
-    rows = torch.linspace(0, len(x) - 1, min(len(x), NUM_COMPARED_ROWS)).long()
+    rows = evenly_spaced(len(x), NUM_COMPARED_ROWS)
     # R-hat is NaN where all draws are equal
     largest = float(samples.diagnostics(x[rows]).r_hat.nan_to_num(1.0).max())
     if largest > MAX_R_HAT:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.linalg.cholesky import cholesky
+from inducing.linalg.roots import find_roots
 from inducing.nn.draw import Function
 from inducing.nn.gp.functions import Path
 from inducing.nn.kernels import Kernel, Values
@@ -47,7 +47,7 @@ class Covariance(ABC):
         """Return the last layer with the correction C(x, x') c of its first outputs, as a function of the same kind."""
 
     @abstractmethod
-    def largest_matrix(self, num_inducing: int) -> int:
+    def max_dense_rows(self, num_inducing: int) -> int:
         """Return the number of new rows up to which a dense matrix of these rows is used, and above it a basis.
 
         Arguments:
@@ -103,7 +103,7 @@ class LinearCovariance(Covariance):
         # phi(x) phi(x')' c
         return LinearBasis(self).fold(last, features[0].mT @ coefficients)
 
-    def largest_matrix(self, num_inducing: int) -> int:
+    def max_dense_rows(self, num_inducing: int) -> int:
         # both forms are exact
         return self.root.shape[-1]
 
@@ -189,7 +189,7 @@ class ProcessCovariance(Covariance):
         parts = [last.correction + _pad(change, last.correction), _pad(new[..., 0].mT, last.correction)]
         return replace(last, inducing_inputs=torch.cat([inputs, rows], 1), correction=torch.cat(parts, 1))
 
-    def largest_matrix(self, num_inducing: int) -> int:
+    def max_dense_rows(self, num_inducing: int) -> int:
         return num_inducing
 
     def basis(self, rows: Float[Tensor, "S n F"]) -> ProcessBasis:
@@ -198,7 +198,7 @@ class ProcessCovariance(Covariance):
         prior = self.kernel.matrix(self.values, rows, rows) + torch.diag_embed(
             self.nugget[:, None].expand(rows.shape[:2])
         )
-        return ProcessBasis(self, rows, known, invert(cholesky(prior - known @ known.mT)))
+        return ProcessBasis(self, rows, known, find_roots(prior - known @ known.mT).inverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,9 +227,9 @@ class ProcessBasis(Basis):
         cross = covariance.kernel.matrix(covariance.values, rows, self.rows) - known @ self.known.mT
         further = cross @ self.inverse.mT
         prior = covariance.kernel.diagonal(covariance.values, rows)
-        remaining = prior - known.square().sum(-1) - further.square().sum(-1)
+        residual_variance = prior - known.square().sum(-1) - further.square().sum(-1)
         features = torch.cat([spread, further[:, None].expand(-1, spread.shape[1], -1, -1)], -1)
-        return features, remaining.clamp_min(0)
+        return features, residual_variance.clamp_min(0)
 
     def fold(self, last: Function, coefficients: Float[Tensor, "S O K 1"]) -> Path:
         covariance, samples = self.covariance, len(self.rows)
@@ -243,9 +243,3 @@ class ProcessBasis(Basis):
 def _pad(change: Float[Tensor, "S n m"], like: Float[Tensor, "S _ O"]) -> Float[Tensor, "S n O"]:
     """Append zeros for outputs that are not means, in the dtype of the function."""
     return torch.nn.functional.pad(change, (0, like.shape[-1] - change.shape[-1])).to(like.dtype)
-
-
-def invert(factor: Float[Tensor, "*S F F"]) -> Float[Tensor, "*S F F"]:
-    """Return the inverse of a lower triangular matrix."""
-    identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    return torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)

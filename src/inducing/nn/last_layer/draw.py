@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.linalg.cholesky import factorise
 from inducing.linalg.noise import seeded
+from inducing.linalg.roots import find_roots
 from inducing.nn.context import DrawContext
 from inducing.nn.draw import Chain, Function
 from inducing.nn.gp.functions import Path
-from inducing.nn.last_layer.covariance import Covariance, LinearCovariance, ProcessCovariance, invert
+from inducing.nn.last_layer.covariance import Covariance, LinearCovariance, ProcessCovariance
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.linear import Affine, Linear, with_ones
 from inducing.nn.likelihoods import HeteroscedasticGaussian, Likelihood
@@ -44,8 +44,8 @@ class LastLayerDraw:
         """Return the covariance. Raise an error if it is not known."""
         if self.covariance is None:
             raise ValueError(
-                "new data update the last layer, which must be a Linear or GPLayer at the end of the network. "
-                "Fit the network to all data instead"
+                "new data update the last layer, which must be a Linear or GPLayer at the end of the network, with a "
+                "posterior that is not a point estimate. Update by gradient steps instead, e.g. num_steps=500, or fit again"
             )
         return self.covariance
 
@@ -87,8 +87,8 @@ def _draw_linear(
     if gram is None:
         return affine, None
     # A = P + X' Lambda X = TT'
-    factor = factorise(precision.to(torch.float64).add_to(gram))[1]
-    return affine, LinearCovariance(invert(factor).mT, layer.bias)
+    inverse = find_roots(precision.to(torch.float64).add_to(gram)).inverse
+    return affine, LinearCovariance(inverse.mT, layer.bias)
 
 
 def _gram(

@@ -59,7 +59,7 @@ class PseudoLikelihood(PosteriorModule, ABC):
         return PseudoOutputs(self.pseudo_outputs, self.precision_root())
 
     def add_rows(self, count: int, log_precision: float) -> None:
-        """Append pseudo-outputs of zero with a precision of their own."""
+        """Append pseudo-outputs of zero with the given log-precision."""
         functional, scaled = nn.functional, log_precision / LOG_PRECISION_SCALE
         with torch.no_grad():
             self.pseudo_outputs = _padded(
@@ -70,6 +70,14 @@ class PseudoLikelihood(PosteriorModule, ABC):
             )
             if self.precision_lower is not None:
                 self.precision_lower = _padded(self.precision_lower, lambda v: functional.pad(v, (0, count, 0, count)))
+
+    def set_last_rows(
+        self, values: Float[Tensor, "K O *pixels"], log_precision: Float[Tensor, ""] | Float[Tensor, "G K"]
+    ) -> None:
+        """Set the last pseudo-outputs, and the logarithm of the diagonal of their precision."""
+        with torch.no_grad():
+            self.pseudo_outputs[-len(values) :] = values
+            self.scaled_log_precision[:, -len(values) :] = log_precision / LOG_PRECISION_SCALE
 
 
 def _padded(parameter: nn.Parameter, pad: Callable[[Tensor], Tensor]) -> nn.Parameter:

@@ -19,18 +19,20 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.arrays import evenly_spaced
 from inducing.linalg.noise import seeded, standard_normal
 from inducing.nn.draw import Chain, FunctionSamples
+from inducing.nn.gp.functions import CHUNK
 from inducing.nn.last_layer.covariance import Basis, Covariance, Rows
 from inducing.nn.last_layer.draw import LastLayerDraw, draw_last_layer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 
-# elements of the features of the rows that are added at a time: 128 MiB
-CHUNK = 2**24
+# new rows that become inducing inputs of a last Gaussian process, at most
+MAX_INDUCING = 200
 
 
 class Update(NamedTuple):
@@ -77,7 +79,7 @@ class NewRows(NamedTuple):
         noise_variance: Float[Tensor, "..."],
         noise: Float[Tensor, "..."],
     ) -> NewRows:
-        """Compute the residuals. The arguments are those of `update`."""
+        """Compute the residuals. See `update` for the arguments."""
         outputs = outputs.double()
         variance = noise_variance.double().expand(torch.broadcast_shapes(outputs.shape, noise_variance.shape))
         return cls(rows, variance, targets.double() - outputs - variance.sqrt() * noise)
@@ -101,7 +103,7 @@ def update(
         noise_variance: The diagonal of Sigma for each output, which broadcasts with the outputs.
         noise: Standard normal noise z, with e = sqrt(Sigma) z, which broadcasts with the outputs.
     """
-    return _solve_rows(covariance, NewRows.at(rows, outputs, targets, noise_variance, noise))
+    return solve_rows(covariance, NewRows.at(rows, outputs, targets, noise_variance, noise))
 
 
 def sample_updated_functions(
@@ -111,7 +113,7 @@ def sample_updated_functions(
     y: Float[Tensor, "n O"],
     num_samples: int,
     seed: int = 0,
-    num_inducing: int = 200,
+    num_inducing: int = MAX_INDUCING,
 ) -> FunctionSamples:
     """Sample functions of a network given new data, as a frozen module of the same kind as without them.
 
@@ -129,29 +131,26 @@ def sample_updated_functions(
     targets = list(range(y.shape[-1]))
     covariance, noise = draws.require_covariance().select(targets), seeded(seed, "noise of new data")
     with torch.no_grad():
-        if len(x) <= covariance.largest_matrix(num_inducing):
-            found = _solve_rows(covariance, _run(draws, likelihood, x, y, num_samples, noise))
+        if len(x) <= covariance.max_dense_rows(num_inducing):
+            found = solve_rows(covariance, _run(draws, likelihood, x, y, num_samples, noise))
             last = covariance.fold(draws.last, found.features, found.coefficients)
         else:
-            basis = covariance.basis(_run_below(draws, x[evenly_spaced(x, num_inducing)], num_samples))
+            basis = covariance.basis(
+                _run_below(draws, x[evenly_spaced(len(x), num_inducing).to(x.device)], num_samples)
+            )
             size = max(1, CHUNK // (num_samples * basis.num_features))
             pieces = zip(x.split(size), y.split(size), strict=True)
             new = (_run(draws, likelihood, *piece, num_samples, noise) for piece in pieces)
-            last = basis.fold(draws.last, _solve_features(basis, new))
+            last = basis.fold(draws.last, solve_features(basis, new))
     return FunctionSamples(Chain((draws.below, last)), network.input_shape, network.dtype)
-
-
-def evenly_spaced(x: Float[Tensor, "n *in"], most: int) -> Int[Tensor, " k"]:
-    """Return the numbers of at most so many rows, evenly spaced in their order."""
-    return torch.linspace(0, len(x) - 1, min(most, len(x)), dtype=torch.float64, device=x.device).round().long()
 
 
 def noise_variance(likelihood: Likelihood, outputs: Tensor) -> Tensor:
     """Return the variance of the noise for each output of the mean. Noise that is not Gaussian counts as Gaussian."""
     if likelihood.support != "real":
         raise TypeError(
-            f"an exact update needs Gaussian noise, but the likelihood is {type(likelihood).__name__}. "
-            "Use Gaussian() or HeteroscedasticGaussian()"
+            f"the exact update of the last layer needs noise with a variance, such as Gaussian(), but the likelihood is "
+            f"{type(likelihood).__name__}. Update by gradient steps instead, e.g. num_steps=500"
         )
     return likelihood.variance(outputs)
 
@@ -178,7 +177,7 @@ def _run(
     return NewRows.at(rows, mean, y, noise_variance(likelihood, outputs), noise)
 
 
-def _solve_rows(covariance: Covariance, new: NewRows) -> Update:
+def solve_rows(covariance: Covariance, new: NewRows) -> Update:
     """Return c = (C(x', x') + Sigma)^-1 (y - f(x') - e)."""
     features = covariance.features(new.rows)
     matrix, variance, residual = covariance.between(features, features), new.variance, new.residual
@@ -192,13 +191,13 @@ def _solve_rows(covariance: Covariance, new: NewRows) -> Update:
     return Update(features, torch.cholesky_solve(residual.mT[..., None], factor))
 
 
-def _solve_features(basis: Basis, pieces: Iterable[NewRows]) -> Float[Tensor, "S O K 1"]:
+def solve_features(basis: Basis, pieces: Iterable[NewRows]) -> Float[Tensor, "S O K 1"]:
     """Return (I + phi' W phi)^-1 phi' W (y - f(x') - e), summed over pieces of the new rows."""
     gram = projection = torch.zeros((), dtype=torch.float64)
     for new in pieces:
-        features, remaining = basis.features(new.rows)
+        features, residual_variance = basis.features(new.rows)
         missing = new.residual.isnan()
-        weights = torch.where(missing, 0.0, 1 / (new.variance + remaining[..., None])).mT[..., None]
+        weights = torch.where(missing, 0.0, 1 / (new.variance + residual_variance[..., None])).mT[..., None]
         # phi' W phi, and phi' W (y - f(x') - e)
         weighted = weights * features
         gram = gram + weighted.mT @ features
