@@ -77,6 +77,16 @@ def test_many_rows_update_a_gaussian_process_nearly_as_the_dense_matrix_does():
     assert (found.epistemic.sqrt() / expected.epistemic.sqrt()).log().abs().median() < 0.3
 
 
+def test_later_changes_of_the_arguments_have_no_effect():
+    network, likelihood, y = one_layer("linear", 7), inducing.Gaussian(NOISE).double(), Y[7:9].clone()
+    updated = inducing.update(inducing.update(network, likelihood, (X[7:9], y)), likelihood, (X[9:], Y[9:]))
+    before = updated.sample_functions(2)(X)
+    y += 100
+    with torch.no_grad():
+        likelihood.scaled_log_variance.add_(1)
+    assert torch.equal(updated.sample_functions(2)(X), before)
+
+
 def test_more_data_keep_the_number_of_inducing_points():
     network, likelihood = one_layer("gp", 7), inducing.Gaussian(NOISE).double()
     updated = inducing.update(network, likelihood, (X[7:9], Y[7:9]), num_inducing=3)

@@ -50,7 +50,7 @@ def learn_new_data(
     if previous is not fitted:
         start_new_points(network, len(rows), likelihood, y[rows])
     # a later fit learns them
-    fixed = [tensor for tensor in network.process_parameters().values() if tensor.requires_grad]
+    fixed = [tensor for tensor in network.defining_parameters().values() if tensor.requires_grad]
     for tensor in fixed:
         tensor.requires_grad_(False)
     fit(network, likelihood, data, previous=previous, **{"description": "update", **settings})
@@ -82,14 +82,25 @@ def start_new_points(network: Network, count: int, likelihood: Likelihood, targe
             values = outputs if is_last else drawn
             assert values is not None
             mean, log_precision = values[:, -count:].mean(0), torch.full((), paper_log_precision(False))
+            if mean.shape[1:] != posterior.pseudo_outputs.shape[1:]:
+                # a convolution with a circular boundary has pseudo-outputs beyond the borders of its outputs
+                mean = torch.zeros_like(posterior.pseudo_outputs[-count:])
             if is_last and likelihood.support == "real":
-                number_of_means = targets.shape[-1]
-                known = torch.where(targets.isnan(), mean[:, :number_of_means], targets.to(mean))
-                mean = torch.cat([known, mean[:, number_of_means:]], 1)
-                # of outputs that are not means, such as the logarithm of the noise: as in hidden layers
-                noise = likelihood.variance(outputs).mean(0).expand(known.shape)
-                log_precision = torch.full_like(mean, float(log_precision)).mT
-                log_precision[:number_of_means] = -noise.log().mT
+                mean, log_precision = _targets_and_precision(mean, targets, likelihood.variance(outputs).mean(0))
                 if len(posterior.scaled_log_precision) == 1:
-                    log_precision = log_precision[:number_of_means].mean(0, keepdim=True)
+                    log_precision = log_precision[: targets.shape[-1]].mean(0, keepdim=True)
             posterior.set_last_rows(mean, log_precision)
+
+
+def _targets_and_precision(
+    mean: Float[Tensor, "K O"], targets: Float[Tensor, "K T"], variance: Tensor
+) -> tuple[Float[Tensor, "K O"], Float[Tensor, "O K"]]:
+    """Return pseudo-outputs and their log-precisions: the targets and that of the noise.
+
+    Missing targets, and outputs that are not means, such as the logarithm of the noise, are as in hidden layers.
+    """
+    number, observed = targets.shape[-1], ~targets.isnan()
+    log_precision = torch.full_like(mean, paper_log_precision(False))
+    log_precision[:, :number] = torch.where(observed, -variance.log(), log_precision[:, :number])
+    known = torch.where(observed, targets.to(mean), mean[:, :number])
+    return torch.cat([known, mean[:, number:]], 1), log_precision.mT

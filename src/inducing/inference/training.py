@@ -113,8 +113,8 @@ def fit(
     check_model(network, likelihood)
     check_parallel(parallel)
     recipe, seed = as_recipe(recipe).replace(**changes), check_seed(seed)
-    # only the first rows of a file are checked, and a target may be missing in all of them
-    check = check_data if isinstance(data, RowFile) else check_training_data
+    # only the first rows of a file are checked, and a target may be missing in all of them, as in all new data
+    check = check_data if isinstance(data, RowFile) or previous is not None else check_training_data
     source = batches(data, recipe.batch_size, seed, lambda x, y: check(network, likelihood, x, y))
     if epochs is not None:
         if "num_steps" in changes:

@@ -147,16 +147,16 @@ def update(
     check_gaussian_noise(fitted, likelihood)
     # an error that would otherwise appear in predictions
     draw_last_layer(fitted, 1, likelihood=likelihood).require_covariance()
-    if old is None:
-        fitted, likelihood = copy.deepcopy(fitted), copy.deepcopy(likelihood)
-    return UpdatedNetwork(fitted, likelihood, x, y, num_inducing)
+    # later changes of the arguments have no effect
+    fitted = copy.deepcopy(fitted) if old is None else fitted
+    return UpdatedNetwork(fitted, copy.deepcopy(likelihood), x, y, num_inducing)
 
 
 def check_new_data(network: Network, likelihood: Likelihood, x: object, y: object) -> NewData:
     """Return new inputs and targets. Raise an error if they are not valid for the network and the likelihood."""
     x, y = check_data(network, likelihood, x, y)
     check_rows(x, y)
-    return x.detach(), y.detach()
+    return x.detach().clone(), y.detach().clone()
 
 
 def check_gaussian_noise(network: Network, likelihood: Likelihood) -> None:

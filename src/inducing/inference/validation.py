@@ -48,14 +48,14 @@ def check_previous(network: Network, previous: Network) -> None:
             raise ValueError(
                 f"{name} {layer} has no density of its weights, so no KL from an earlier posterior. Use another posterior"
             )
-    ours, theirs = network.process_parameters(), previous.process_parameters()
+    ours, theirs = network.defining_parameters(), previous.defining_parameters()
     for name in {**ours, **theirs}:
         one, two = ours.get(name), theirs.get(name)
         if one is None or two is None or one.requires_grad or not torch.equal(one, two):
             raise ValueError(
-                f"{name} must be the same in previous and must not be learned: Gaussian processes are compared by their "
-                "values at the inducing inputs. Use inducing.update, or start from copy.deepcopy(previous) with "
-                "requires_grad_(False) for inducing inputs and kernels"
+                f"{name} must be the same in previous and must not be learned: it defines the variables that are compared. "
+                "Use inducing.update, or start from copy.deepcopy(previous) with requires_grad_(False) for kernels and "
+                "inducing inputs"
             )
 
 

@@ -24,6 +24,7 @@ from inducing.nn.initialisation import infer_input_shape, initial_inducing_point
 from inducing.nn.layers.base import Layer
 from inducing.nn.layers.deterministic import Deterministic
 from inducing.nn.layers.gp import GPLayer
+from inducing.nn.layers.normalisation import InducingNorm
 from inducing.nn.layers.parts import Parts
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.posteriors.optimal import OptimalModule
@@ -152,8 +153,11 @@ class Network(nn.Module):
         """Whether the last layer is a Gaussian process with a tight conditional."""
         return isinstance(self.last_layer, GPLayer) and self.last_layer.conditional == "tight"
 
-    def process_parameters(self) -> dict[str, Tensor]:
-        """Return the kernels and the inducing inputs of Gaussian processes by name. These define what their values are."""
+    def defining_parameters(self) -> dict[str, Tensor]:
+        """Return the tensors that define what the variables of the layers mean, by name.
+
+        These are the kernels and inducing inputs of Gaussian processes, and the inducing points under an `InducingNorm`.
+        """
         layers = {name: layer for name, layer in self.layers.bayesian_layers() if isinstance(layer, GPLayer)}
         found = {
             f"{name}.kernel.{parameter}": tensor
@@ -161,7 +165,8 @@ class Network(nn.Module):
             for parameter, tensor in layer.kernel.named_parameters()
         }
         own = {f"{name}.posterior.inducing_inputs": layer.posterior.inducing_inputs for name, layer in layers.items()}
-        inputs = {**own, "inducing_points": self.inducing_points if layers else None}
+        matter = bool(layers) or any(isinstance(part, InducingNorm) for _, part in self.layers.walk())
+        inputs = {**own, "inducing_points": self.inducing_points if matter else None}
         return found | {name: tensor for name, tensor in inputs.items() if tensor is not None}
 
     def assemble(self, functions: Sequence[Function]) -> Chain:

@@ -27,25 +27,34 @@ FOLDS = 3
 def regression_baselines(
     x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]
 ) -> dict[str, Predictive]:
-    """Baselines with Gaussian predictions: the mean and variance of the training targets, ridge regression, boosted trees.
-
-    The ridge penalty of each target is the one with the smallest leave-one-out squared error. This error is the variance of
-    the predictions. That of boosted trees is their squared error in cross-validation. Both are the same for all rows.
-    """
-    trees = [_boosted_trees(x, column, x_test) for column in y.T]
+    """Baselines with Gaussian predictions: the moments of the training targets, ridge regression and boosted trees."""
     constant = np.broadcast_to(y.mean(0), (len(x_test), y.shape[1]))
-    x, x_test = _standardised(x, x_test)
-    ridge = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(x, y)
-    mean = ridge.predict(x_test).reshape(constant.shape)
-    # cv_results_ are squared errors (T, O, penalties)
-    squares = ridge.cv_results_.reshape(len(y), -1, len(PENALTIES)).mean(0)
     return {
-        "constant": _gaussian(constant, y.var(0), y),
-        "ridge": _gaussian(mean, squares.min(-1), y),
-        "boosted trees": _gaussian(
-            np.stack([found for found, _ in trees], 1), np.array([error for _, error in trees]), y
-        ),
+        "constant": gaussian(constant, y.var(0), y),
+        "ridge": ridge(x, y, x_test),
+        "boosted trees": boosted_trees(x, y, x_test),
     }
+
+
+def ridge(x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]) -> Predictive:
+    """Ridge regression. The penalty of each target is the one with the smallest leave-one-out squared error.
+
+    This error is the variance of the predictions of all rows.
+    """
+    x, x_test = _standardised(x, x_test)
+    model = RidgeCV(PENALTIES, store_cv_results=True, alpha_per_target=y.shape[1] > 1).fit(x, y)
+    mean = model.predict(x_test).reshape(len(x_test), y.shape[1])
+    # cv_results_ are squared errors (T, O, penalties)
+    squares = model.cv_results_.reshape(len(y), -1, len(PENALTIES)).mean(0)
+    return gaussian(mean, squares.min(-1), y)
+
+
+def boosted_trees(
+    x: Float[np.ndarray, "T D"], y: Float[np.ndarray, "T O"], x_test: Float[np.ndarray, "H D"]
+) -> Predictive:
+    """Boosted trees. Their squared error in cross-validation is the variance of the predictions of all rows."""
+    trees = [_boosted_trees(x, column, x_test) for column in y.T]
+    return gaussian(np.stack([found for found, _ in trees], 1), np.array([error for _, error in trees]), y)
 
 
 def classification_baselines(
@@ -89,7 +98,7 @@ def _standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.nda
     return scale.apply(x, torch.float64).numpy(), scale.apply(x_test, torch.float64).numpy()
 
 
-def _gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
+def gaussian(mean: np.ndarray, variance: np.ndarray, y: np.ndarray) -> Predictive:
     """One Gaussian for each row, as a mixture of a single draw."""
     scale = np.where(y.std(0) > 0, y.std(0), 1.0)
     # a minimum keeps the density finite if the residuals are zero
