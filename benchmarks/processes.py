@@ -43,8 +43,10 @@ def measure_command(*arguments: object) -> dict[str, float]:
     command = [sys.executable, "-m", "inducing", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the command failed with status {status}")
+    # the process has been waited for, and Popen need not warn that it still runs
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"the command failed with status {process.returncode}")
     # Linux counts in kilobytes, macOS in bytes
     unit = 1 if sys.platform == "darwin" else 1024
     return {"seconds": time.perf_counter() - start, "peak_mb": usage.ru_maxrss * unit / 2**20}
