@@ -21,4 +21,4 @@ def as_tensor(values: object, dtype: torch.dtype | None = None, device: torch.de
 
 def evenly_spaced(num_rows: int, most: int) -> Tensor:
     """Return the indices of at most `most` evenly spaced rows."""
-    return torch.linspace(0, num_rows - 1, min(most, num_rows), dtype=torch.float64).round().long()
+    return torch.linspace(0, num_rows - 1, min(most, num_rows), dtype=torch.float64).long()

@@ -135,8 +135,9 @@ def fit(
         recipe = recipe.replace(learning_rate=own.param_groups[0]["lr"])
     run = Run(elbo, source, recipe, seed, division, held_out)
     state = TrainingState(learned, recipe.learning_rate, recipe.num_steps, len(network.layer_names), own)
-    if ranks.first:
-        warn_of_problems(network, likelihood, data, source.num_data, continues=previous is not None)
+    # new data may be few, and of one region
+    if ranks.first and previous is None:
+        warn_of_problems(network, likelihood, data, source.num_data)
     with ExitStack() as stack:
         # the caller may be inside torch.no_grad
         stack.enter_context(torch.enable_grad())

@@ -89,20 +89,14 @@ def check_training_data(network: Network, likelihood: Likelihood, x: object, y: 
         )
 
 
-def warn_of_problems(
-    network: Network, likelihood: Likelihood, data: Data, num_data: int | float, *, continues: bool
-) -> None:
-    """Warn about many inducing points, data that are not standardised, and counts as inducing targets.
-
-    A network that continues from earlier data may have more inducing points than there are new data.
-    """
-    if not continues:
-        _check_number_of_inducing_points(network, num_data)
+def warn_of_problems(network: Network, likelihood: Likelihood, data: Data, num_data: int | float) -> None:
+    """Warn about many inducing points, data that are not standardised, and counts as inducing targets."""
+    _check_number_of_inducing_points(network, num_data)
     if isinstance(data, tuple | list):
         _check_scale("x", data[0])
         if likelihood.support == "real":
             _check_scale("y", data[1])
-    if likelihood.support == "integers" and not continues:
+    if likelihood.support == "integers":
         _check_count_targets(network, likelihood)
 
 
@@ -126,8 +120,9 @@ def _check_scale(name: str, tensor: Tensor) -> None:
     # of the values that are not missing
     count, mean = (~columns.isnan()).sum(0), columns.nanmean(0)
     std = ((columns - mean).square().nansum(0) / (count - 1).clamp_min(1)).sqrt()
-    # constant columns do no harm
-    odd = (std > 0) & ((std < 0.01) | (std > 10) | (mean.abs() > 10 * std.clamp_min(1.0)))
+    # constant columns, up to rounding, do no harm
+    varies = std > 10 * torch.finfo(std.dtype).eps * mean.abs()
+    odd = varies & ((std < 0.01) | (std > 10) | (mean.abs() > 10 * std.clamp_min(1.0)))
     if odd.any():
         column = int(odd.nonzero()[0])
         warnings.warn(
