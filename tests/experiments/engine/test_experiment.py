@@ -98,6 +98,15 @@ def test_states_of_finished_runs():
     assert state(stored(first, -1.0), first) == ("", 10)
 
 
+def test_a_row_with_new_runs_leaves_out_those_that_are_out_of_date():
+    config = LINEAR.configs("paper")[0]
+    old, new = replace(config, split=1), config
+    found = LINEAR.finished([new, old], stored(new, -1.0) | stored(old, -2.0, revision=1))
+    assert [(run["config"]["split"], run["state"]) for run in found] == [(0, "")]
+    (only_old,) = LINEAR.finished([new, old], stored(old, -2.0, revision=1))
+    assert only_old["state"] == "out of date"
+
+
 def test_results_are_in_the_order_of_the_grid_with_the_splits_of_a_row_together():
     experiment = replace(LINEAR, grid={"split": (0, 1), "posterior": ("local", "global")})
     rows = [("global", 1), ("local", 1), ("global", 0), ("local", 0)]

@@ -152,7 +152,8 @@ class Experiment:
         """The stored results of these configurations, in the order of the grid.
 
         As long as the number of steps is undecided, the result is that of the preset's number. Each result has a ``state``:
-        "converged", "not converged", "not checked", "out of date", or nothing if the preset wants no check.
+        "converged", "not converged", "not checked", "out of date", or nothing if the preset wants no check. Results that are
+        out of date are left out of rows that have others.
         """
         found = {}
         for config in configs:
@@ -161,7 +162,12 @@ class Experiment:
             if key in results:
                 state = settled.state if config.doublings else ""
                 found[key] = results[key] | {"state": state if self.is_current(results[key]) else "out of date"}
-        return self.sort(found.values())
+        current = {self.row(result["config"]) for result in found.values() if result["state"] != "out of date"}
+        return self.sort(
+            result
+            for result in found.values()
+            if result["state"] != "out of date" or self.row(result["config"]) not in current
+        )
 
     def is_current(self, result: Result) -> bool:
         """Whether a run was made by a version of the package with the present numbers."""
