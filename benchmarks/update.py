@@ -69,7 +69,8 @@ def main() -> None:
     lines = [
         f"A network fitted to {OLD_ROWS} rows ({NUM_INDUCING} inducing points, {NUM_STEPS} steps), and new rows from",
         f"another region. Mean test log-likelihoods in both regions, by {NUM_DRAWS} draws, and seconds of the update and",
-        "of the prediction of 500 rows on one thread. Made by `python -m benchmarks.update`; other processes used the other core.",
+        "of the prediction of 500 rows on one thread. Made by `python -m benchmarks.update`; other processes used the",
+        "other core.",
         f"{heading(describe())}.",
         "",
         "| network | new rows | update | old region | new region | update, s | prediction, s |",
