@@ -98,7 +98,7 @@ def page(results: Results) -> str:
         "",
         *regression_verdicts(of),
         "",
-        "![Log-likelihoods of all regressors less those of boosted trees](estimators.png)",
+        "![Log-likelihoods of all regressors minus those of boosted trees](estimators.png)",
         "",
         "*Means over all folds that both have, with standard errors of the difference. Filled circles: ours.*",
         "",
@@ -200,7 +200,7 @@ def classification_verdicts(of: Select) -> list[str]:
 
 
 def figure(results: Results) -> Figure:
-    """Log-likelihoods of all regressors less those of boosted trees, on the folds that both have, with standard errors."""
+    """Log-likelihoods of all regressors minus those of boosted trees, on the folds that both have, with standard errors."""
     shown = [name for name in REGRESSION if any((name, fold, "BoostedTrees") in results for fold in range(FOLDS))]
     models = [model for model in REGRESSORS if model not in ("BoostedTrees", "Ridge")]
     drawing = Figure(figsize=(8, 0.55 * len(shown) + 1.4), layout="constrained")
@@ -226,6 +226,6 @@ def figure(results: Results) -> Figure:
     axes.invert_yaxis()
     axes.set_xscale("symlog", linthresh=1)
     axes.set_xticks(ticks := [-10, -3, -1, -0.5, 0, 0.5, 1, 3], [f"{tick:g}" for tick in ticks])
-    axes.set_xlabel("test log-likelihood less that of boosted trees, nats per row")
+    axes.set_xlabel("test log-likelihood minus that of boosted trees, nats per row")
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return drawing
