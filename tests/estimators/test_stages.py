@@ -28,18 +28,35 @@ def calls(monkeypatch):
 
 def test_the_stages(calls):
     model = inducing.BNNRegressor(max_steps=100, random_state=0).fit(X, Y)
-    plain, *trials, last = calls
+    plain, *trials, longer, last = calls
     assert plain == (1350, 20, 150, 1.0)
-    assert {call[:3] for call in trials} == {(1350, 15, 150)}
+    assert {call[:3] for call in trials} == {(1350, 10, 150)}
     temperatures = [call[3] for call in trials]
     assert temperatures[:2] == [0.3, 0.1]
     assert len(set(temperatures)) == len(temperatures), "each is trained once"
-    assert last == (1500, 6, 0, last[3])
-    assert last[3] in temperatures
+    assert longer[3] in temperatures
+    assert longer == (1350, 34, 150, longer[3])
+    assert last == (1500, 6, 0, longer[3])
     assert sum(call[1] for call in calls) <= 100
     assert [record.step for record in model.history_.records] == list(range(1, len(model.history_) + 1))
     assert model.network_.num_inducing == architectures.INDUCING_FOR_STAGES
     assert [layer.out_features for _, layer in model.network_.layers.bayesian_layers()] == [100, 100, 2]
+
+
+def test_noise_has_heavy_tails():
+    many, few = (inducing.BNNRegressor(max_steps=1, random_state=0).fit(X[:rows], Y[:rows]) for rows in (1001, 1000))
+    assert isinstance(many.likelihood_, inducing.HeteroscedasticStudentT)
+    assert isinstance(few.likelihood_, inducing.HeteroscedasticGaussian)
+    assert isinstance(
+        inducing.BNNClassifier(max_steps=1, random_state=0).fit(X, Y > 0).likelihood_, inducing.Categorical
+    )
+
+
+@pytest.mark.parametrize(("noise", "log_precision"), [(1.0, 5.0), (1e-5, -1 - np.log(1e-5))])
+def test_little_noise_needs_a_precise_start(noise, log_precision):
+    plain = inducing.models.mlp(3, 1, [5], posterior=inducing.PointEstimate())
+    found = stages._initial_log_precision(plain, inducing.Gaussian(noise), torch.from_numpy(X[:10]).float())
+    assert found == pytest.approx(log_precision, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -265,12 +265,16 @@ class NetworkEstimator(PredictingEstimator):
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
         return self._make_recipe(num_data).num_steps
 
-    def _choice(self, y: np.ndarray) -> Choice:
+    def _auto_likelihood(self, num_rows: int) -> str:
+        """The name of the likelihood for a number of rows, if none is given."""
+        return self.auto_likelihood
+
+    def _choice(self, y: np.ndarray, num_rows: int) -> Choice:
         """The likelihood that `likelihood` names, for these targets."""
         name, optimal = self.likelihood, self._optimal_posterior()
         exact = None if optimal is None else EXACT[optimal.heteroscedastic]
         if is_auto(name):
-            name = exact if exact in self.likelihoods else self.auto_likelihood
+            name = exact if exact in self.likelihoods else self._auto_likelihood(num_rows)
         if not isinstance(name, str):
             raise TypeError(f"likelihood must be a name, e.g. {self.auto_likelihood!r}, got {name!r}")
         check_known("likelihood", name, ("auto", *self.likelihoods))
@@ -298,7 +302,7 @@ class NetworkEstimator(PredictingEstimator):
         """
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        choice = self._choice(y)
+        choice = self._choice(y, total or len(rows))
         check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
         if self.schema_ is not None:

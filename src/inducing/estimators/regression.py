@@ -86,8 +86,8 @@ class Regressor(RegressorMixin, NetworkEstimator):
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
-    def _choice(self, y: np.ndarray) -> Choice:
-        choice = super()._choice(y)
+    def _choice(self, y: np.ndarray, num_rows: int) -> Choice:
+        choice = super()._choice(y, num_rows)
         is_free = is_auto(self.likelihood) and self._optimal_posterior() is None
         # The mean of exp(z) is infinite for Student-t noise. With a variance that depends on the inputs, it was 13 times too
         # large at a row with an outlier, which made the RMSE of a table of 20,000 rows 141 instead of 6.6.
@@ -132,7 +132,8 @@ class BNNRegressor(Regressor, BNN):
             or 200 if training has stages.
         likelihood: "gaussian", noise with constant variance; "heteroscedastic", Gaussian noise that depends on the inputs;
             "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts. Default
-            ("auto"): "heteroscedastic", or "gaussian" if the posterior is "...->optimal" or targets are on a log scale.
+            ("auto"): "heteroscedastic", "heteroscedastic-student-t" if training has stages, or "gaussian" if the posterior is
+            "...->optimal" or targets are on a log scale.
         target_transform: "log" models the logarithm of positive targets; predictions, with their densities and intervals,
             are those of the targets themselves (a mixture of log-normal distributions). "auto" chooses it for each target
             that is positive and has a skewness above 1, if its logarithm has less than half of that. Default: "none".
@@ -140,8 +141,8 @@ class BNNRegressor(Regressor, BNN):
             posterior, since with the whole KL networks learn too little: up to 1,000 rows the KL below the last layer has
             weight rows / 1,750, at least 0.1. With more rows and ``posterior="auto"``, training has stages: a plain network
             is trained, the posterior starts at its weights, and rows that are held out choose the weight of the KL (1,
-            0.3, 0.1, 0.03 or 0.01) and return for the last steps. ``batch_size`` and ``patience`` replace those of the
-            recipe.
+            0.3, 0.1, 0.03 or 0.01) and factors of the noise and of the posterior's precisions, and return for the last
+            steps. ``batch_size`` and ``patience`` replace those of the recipe.
         max_steps: Maximum number of gradient steps, of all stages together. Default: that of the recipe.
         batch_size: Rows in a mini-batch.
         patience: Stop when the objective has not improved for this many steps. None: train to the end. Stages are stopped
