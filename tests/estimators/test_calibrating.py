@@ -60,4 +60,7 @@ def test_classes_have_no_noise():
 
 def test_the_factors_have_limits():
     limit = Factors(MOST_DOUBLINGS, -MOST_DOUBLINGS)
-    assert set(limit.neighbours()) == {limit._replace(noise=MOST_DOUBLINGS - 1), limit._replace(precision=1 - MOST_DOUBLINGS)}
+    assert set(limit.neighbours()) == {
+        limit._replace(noise=MOST_DOUBLINGS - 1),
+        limit._replace(precision=1 - MOST_DOUBLINGS),
+    }

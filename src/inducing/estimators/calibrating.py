@@ -49,7 +49,7 @@ class Factors(NamedTuple):
 
 
 def find_factors(network: Network, likelihood: Likelihood, rows: HeldOut, seed: int) -> Factors:
-    """Find factors with which held-out rows have a higher log-likelihood, going to the best neighbour as long as it helps."""
+    """Find the factors of the highest log-likelihood of held-out rows, going to the best neighbour as long as it helps."""
     scores: dict[Factors, float] = {}
 
     def score(factors: Factors) -> float:
@@ -62,7 +62,7 @@ def find_factors(network: Network, likelihood: Likelihood, rows: HeldOut, seed: 
     best, found = Factors(), None
     while found != best:
         found = best
-        neighbour = max(found.neighbours(), key=score)
+        neighbour = max(found.neighbours(), key=score, default=found)
         if score(neighbour) > score(found) + LEAST_GAIN:
             best = neighbour
     return best

@@ -132,8 +132,8 @@ class BNNRegressor(Regressor, BNN):
             or 200 if training has stages.
         likelihood: "gaussian", noise with constant variance; "heteroscedastic", Gaussian noise that depends on the inputs;
             "student-t" and "heteroscedastic-student-t" for outliers; "poisson" or "negative-binomial" for counts. Default
-            ("auto"): "heteroscedastic", "heteroscedastic-student-t" if training has stages, or "gaussian" if the posterior is
-            "...->optimal" or targets are on a log scale.
+            ("auto"): "heteroscedastic", or "heteroscedastic-student-t" if training has stages, or "gaussian" if the
+            posterior is "...->optimal" or targets are on a log scale.
         target_transform: "log" models the logarithm of positive targets; predictions, with their densities and intervals,
             are those of the targets themselves (a mixture of log-normal distributions). "auto" chooses it for each target
             that is positive and has a skewness above 1, if its logarithm has less than half of that. Default: "none".
