@@ -36,10 +36,10 @@ class Factors(NamedTuple):
         with torch.no_grad():
             for name, parameter in network.named_parameters():
                 if name.endswith("scaled_log_precision"):
-                    parameter += self.precision * math.log(2) / LOG_PRECISION_SCALE
+                    parameter.add_(self.precision * math.log(2) / LOG_PRECISION_SCALE)
             for name, parameter in likelihood.named_parameters():
                 if name == "scaled_log_variance":
-                    parameter += self.noise * math.log(2) / LOG_VARIANCE_SCALE
+                    parameter.add_(self.noise * math.log(2) / LOG_VARIANCE_SCALE)
 
     def neighbours(self) -> list[Factors]:
         """The factors with one of the two doubled or halved."""

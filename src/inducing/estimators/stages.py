@@ -90,19 +90,21 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
         if place not in trials:
             if trials and training.clock.is_over():
                 return -math.inf
-            trials[place] = stages.try_temperature(TEMPERATURES[place], network, likelihood)
+            stage, changes = f"temperature {TEMPERATURES[place]:g}", {"temperature": TEMPERATURES[place]}
+            trials[place] = stages.fit_copies(stage, network, likelihood, TEMPERATURE_SHARE, **changes)
         return trials[place].score
 
     place = climb(score, FIRST, len(TEMPERATURES))
-    temperature, history = TEMPERATURES[place], trials[place].load(network, likelihood)
+    history, changes = trials[place].load(network, likelihood), {"temperature": TEMPERATURES[place]}
     if not training.clock.is_over():
-        longer = stages.try_temperature(temperature, network, likelihood, LONG_SHARE, learning_rate=LONG_RATE)
+        changes["learning_rate"] = LONG_RATE
+        longer = stages.fit_copies("the best temperature", network, likelihood, LONG_SHARE, **changes)
         if longer.score > trials[place].score:
             history = history.followed_by(longer.load(network, likelihood))
     factors = find_factors(network, likelihood, HeldOut(*rows), training.seed)
     if returns and not training.clock.is_over():
         last = Stages(replace(stages.training, data=training.data), None)
-        changes = {"temperature": temperature, "learning_rate": LAST_RATE}
+        changes["learning_rate"] = LAST_RATE
         history = history.followed_by(last.fit("all rows", network, likelihood, LAST_SHARE, **changes))
     factors.apply(network, likelihood)
     return history
@@ -119,18 +121,10 @@ class Stages(NamedTuple):
     training: Training
     rows: HeldOutRows | None
 
-    def try_temperature(
-        self,
-        temperature: float,
-        network: Network,
-        likelihood: Likelihood,
-        share: float = TEMPERATURE_SHARE,
-        **changes: float,
-    ) -> Trial:
-        """Train copies of the network and the likelihood with one weight of the KL."""
-        trial, noise, stage = copy.deepcopy(network), copy.deepcopy(likelihood), f"temperature {temperature:g}"
-        stage += ", longer" if share == LONG_SHARE else ""
-        history = self.fit(stage, trial, noise, share, temperature=temperature, **changes)
+    def fit_copies(self, stage: str, network: Network, likelihood: Likelihood, share: float, **changes: float) -> Trial:
+        """Train copies of the network and the likelihood with a share of the steps."""
+        trial, noise = copy.deepcopy(network), copy.deepcopy(likelihood)
+        history = self.fit(stage, trial, noise, share, **changes)
         # none if the time is up before the first one
         best = max((score for _, score in history.held_out), default=-math.inf)
         return Trial(best, history, trial.state_dict(), noise.state_dict())
@@ -147,7 +141,7 @@ class Stages(NamedTuple):
             training,
             held_out=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
             name=f"{training.name}, {stage}",
-            checkpoint=None if folder is None else folder / stage.replace(",", "").replace(" ", "-"),
+            checkpoint=None if folder is None else folder / stage.replace(" ", "-"),
         )
         # the held-out rows stop a stage
         recipe = training.recipe.replace(num_steps=num_steps, patience=None, **changes)
