@@ -20,13 +20,21 @@ def network_of(log_precision: float) -> inducing.Network:
     return inducing.Network([layer], inducing_points=points, inducing_targets=points.sum(1, keepdim=True))
 
 
-@pytest.mark.parametrize(("variance", "doublings"), [(0.16, -4), (0.01, 0), (0.01 / 8, 3)])
-def test_the_noise_variance_is_that_of_held_out_rows(variance, doublings):
+@pytest.mark.parametrize(
+    ("likelihood", "doublings"),
+    [
+        (inducing.Gaussian(0.16), -4),
+        (inducing.Gaussian(0.01), 0),
+        (inducing.Gaussian(0.01 / 8), 3),
+        (inducing.StudentT(0.4, 1000.0), -4),
+    ],
+    ids=str,
+)
+def test_the_noise_variance_is_that_of_held_out_rows(likelihood, doublings):
     """A precise posterior has only its noise to correct, and 0.01 is a power of two times the noise."""
     noise = 0.1 * torch.randn(400, 1, generator=torch.Generator().manual_seed(1))
     rows = inducing.HeldOut(X, X.sum(1, keepdim=True) + noise)
-    factors = find_factors(network_of(14.0), inducing.Gaussian(variance), rows, 0)
-    assert factors.noise == doublings
+    assert find_factors(network_of(14.0), likelihood, rows, 0).noise == doublings
 
 
 def test_draws_that_are_too_far_apart_come_closer():
@@ -54,13 +62,14 @@ def test_classes_have_no_noise():
     network, likelihood = inducing.models.mlp(2, 3, [5], inducing_points=X[:10]), inducing.Categorical()
     rows = inducing.HeldOut(X, (X[:, 0] > 0).long())
     before = copy.deepcopy(network.state_dict())
+    assert all(each.noise == 0 for each in Factors().neighbours(has_noise=False))
     assert find_factors(network, likelihood, rows, 0).noise == 0
     assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items()), "unchanged"
 
 
 def test_the_factors_have_limits():
     limit = Factors(MOST_DOUBLINGS, -MOST_DOUBLINGS)
-    assert set(limit.neighbours()) == {
+    assert set(limit.neighbours(has_noise=True)) == {
         limit._replace(noise=MOST_DOUBLINGS - 1),
         limit._replace(precision=1 - MOST_DOUBLINGS),
     }

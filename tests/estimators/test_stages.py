@@ -7,6 +7,7 @@ from sklearn.linear_model import RidgeCV
 
 import inducing
 from inducing.estimators import architectures, stages, training
+from inducing.estimators.calibrating import Factors
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(1500, 3))
@@ -50,6 +51,33 @@ def test_noise_has_heavy_tails():
     assert isinstance(
         inducing.BNNClassifier(max_steps=1, random_state=0).fit(X, Y > 0).likelihood_, inducing.Categorical
     )
+
+
+def test_held_out_rows_choose_factors_before_they_return(monkeypatch):
+    """The last stage leaves the noise as the factors made it. Rows with weights choose no factors."""
+    found, fit = [], stages.Stages.fit
+
+    def find_factors(network, likelihood, rows, seed):
+        found.append((likelihood.base_variance.item(), rows.x.clone()))
+        return Factors(noise=2)
+
+    def recorded(self, stage, network, likelihood, share, **changes):
+        if stage == "all rows":
+            found.append((likelihood.base_variance.item(), self.training.data[0]))
+        return fit(self, stage, network, likelihood, share, **changes)
+
+    monkeypatch.setattr(stages, "find_factors", find_factors)
+    monkeypatch.setattr(stages.Stages, "fit", recorded)
+    model = inducing.BNNRegressor([5], num_inducing=10, max_steps=100, random_state=0).fit(X, Y)
+    (before, held_out), (after, everything) = found
+    assert after == pytest.approx(4 * before)
+    assert model.likelihood_.base_variance.item() == after
+    assert len(held_out) == 150
+    assert len(everything) == 1500
+    assert all(parameter.requires_grad for parameter in model.likelihood_.parameters())
+    found.clear()
+    inducing.BNNRegressor([5], num_inducing=10, max_steps=20, random_state=0).fit(X, Y, np.full(1500, 2.0))
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(("noise", "log_precision"), [(1.0, 5.0), (1e-5, -1 - np.log(1e-5))])

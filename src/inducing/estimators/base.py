@@ -117,7 +117,8 @@ class NetworkEstimator(PredictingEstimator):
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
                 total weight are dropped.
             eval_set: Further rows (X, y), which are not trained on. Training ends with the parameters under which they have
-                the highest log-likelihood.
+                the highest log-likelihood. They also choose the temperature and the noise of a neural network that is
+                trained in stages, so they are not test rows.
             callbacks: Functions of the `Record` of each step, or of the record, the network and the likelihood, as in
                 `inducing.fit`. If training has stages, steps start again in each stage, and a callback that returns True
                 ends the present stage.

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from inducing.inference.held_out import HeldOut
+from inducing.inference.parallel.ranks import join
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.likelihoods.parameters import LOG_VARIANCE_SCALE
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
 
-# nats per held-out row that another factor must bring
+# nats per held-out row that another factor must bring, and at least one standard error of them
 LEAST_GAIN = 0.005
 # factors are between 1/64 and 64
 MOST_DOUBLINGS = 6
+# stored logarithms of the noise, and the power of the noise variance that they are
+NOISE = {"scaled_log_variance": 1.0, "scaled_log_scale": 0.5}
 
 
 class Factors(NamedTuple):
@@ -34,35 +40,59 @@ class Factors(NamedTuple):
     def apply(self, network: Network, likelihood: Likelihood) -> None:
         """Multiply the precisions and the noise variance, if the likelihood has one."""
         with torch.no_grad():
-            for name, parameter in network.named_parameters():
-                if name.endswith("scaled_log_precision"):
-                    parameter.add_(self.precision * math.log(2) / LOG_PRECISION_SCALE)
-            for name, parameter in likelihood.named_parameters():
-                if name == "scaled_log_variance":
-                    parameter.add_(self.noise * math.log(2) / LOG_VARIANCE_SCALE)
+            for parameter in precisions_of(network):
+                parameter.add_(self.precision * math.log(2) / LOG_PRECISION_SCALE)
+            for parameter, power in noise_of(likelihood):
+                parameter.add_(power * self.noise * math.log(2) / LOG_VARIANCE_SCALE)
 
-    def neighbours(self) -> list[Factors]:
+    def neighbours(self, has_noise: bool) -> list[Factors]:
         """The factors with one of the two doubled or halved."""
-        moves = ((1, 0), (-1, 0), (0, 1), (0, -1))
+        moves = ((0, 1), (0, -1), *(((1, 0), (-1, 0)) if has_noise else ()))
         found = [Factors(self.noise + noise, self.precision + precision) for noise, precision in moves]
         return [each for each in found if max(map(abs, each)) <= MOST_DOUBLINGS]
 
 
 def find_factors(network: Network, likelihood: Likelihood, rows: HeldOut, seed: int) -> Factors:
     """Find the factors of the highest log-likelihood of held-out rows, going to the best neighbour as long as it helps."""
-    scores: dict[Factors, float] = {}
+    scores: dict[Factors, Tensor] = {}
 
-    def score(factors: Factors) -> float:
+    def score(factors: Factors) -> Tensor:
         if factors not in scores:
             trial, noise = copy.deepcopy(network), copy.deepcopy(likelihood)
             factors.apply(trial, noise)
-            scores[factors] = rows.score(trial, noise, seed)
+            scores[factors] = rows.log_likelihoods(trial, noise, seed)
         return scores[factors]
 
-    best, found = Factors(), None
+    best, found, has_noise = Factors(), None, bool(noise_of(likelihood))
     while found != best:
         found = best
-        neighbour = max(found.neighbours(), key=score, default=found)
-        if score(neighbour) > score(found) + LEAST_GAIN:
+        neighbour = max(found.neighbours(has_noise), key=lambda factors: float(score(factors).mean()), default=found)
+        gains = score(neighbour) - score(found)
+        standard_error = float(gains.std(correction=0)) / math.sqrt(len(gains))
+        if gains.mean() > max(LEAST_GAIN, standard_error):
             best = neighbour
-    return best
+    # the same on all machines of torchrun, whatever they round
+    return Factors(*join().broadcast(list(best)))
+
+
+@contextmanager
+def fixed(network: Network, likelihood: Likelihood) -> Iterator[None]:
+    """Do not learn the precisions and the noise."""
+    parameters = [*precisions_of(network), *(each for each, _ in noise_of(likelihood))]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+
+
+def precisions_of(network: Network) -> list[nn.Parameter]:
+    """The logarithms of the precisions of all layers."""
+    return [each for name, each in network.named_parameters() if name.endswith("scaled_log_precision")]
+
+
+def noise_of(likelihood: Likelihood) -> list[tuple[nn.Parameter, float]]:
+    """The logarithms of the noise, each with the power of the noise variance that it is."""
+    return [(each, NOISE[name]) for name, each in likelihood.named_parameters() if name in NOISE]

@@ -1,4 +1,4 @@
-"""Training on many rows, in stages. Rows that are held out of the first stages stop them and choose the temperature.
+"""Training on many rows, in stages. Rows that are held out of the first stages stop them, and choose the temperature.
 
 1. A plain network with the same layers is trained by maximum likelihood. The posterior starts at its weights: from a random
    start, training on thousands of rows takes many times as long, or ends at a constant.
@@ -6,8 +6,10 @@
    predicted better. On four datasets that no table reports, one split each, 0.3 was best on three (kin40k, pumadyn32nm,
    skillcraft) and 0.1 on one (sml).
 3. The best of them is trained for longer.
-4. The held-out rows return: the network is trained on all rows for some more steps.
-5. The noise and the precisions of the posterior are multiplied by factors that the held-out rows chose before they returned.
+4. The noise and the precisions of the posterior are multiplied by factors that the held-out rows choose. Rows with weights
+   do not choose any.
+5. The held-out rows return: the network is trained on all rows for some more steps, which leave noise and precisions as they
+   are.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from inducing.estimators.calibrating import find_factors
+from inducing.estimators.calibrating import find_factors, fixed
 from inducing.estimators.training import HeldOutRows, Rows, Training
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
@@ -83,7 +85,7 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
     with torch.no_grad():
         plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
     stages.fit("a plain network", plain, likelihood, PLAIN_SHARE, learning_rate=PLAIN_RATE)
-    start_at(network, point_weights(plain), _initial_log_precision(plain, likelihood, rows[0]))
+    start_at(network, point_weights(plain), _initial_log_precision(plain, likelihood, rows[0][:MOST_HELD_OUT]))
     trials: dict[int, Trial] = {}
 
     def score(place: int) -> float:
@@ -101,12 +103,15 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
         longer = stages.fit_copies("the best temperature", network, likelihood, LONG_SHARE, **changes)
         if longer.score > trials[place].score:
             history = history.followed_by(longer.load(network, likelihood))
-    factors = find_factors(network, likelihood, HeldOut(*rows), training.seed)
+    is_weighted = not isinstance(first.data, RowFile) and len(first.data) == 3
+    if not is_weighted and not training.clock.is_over():
+        some = HeldOut(rows[0][:MOST_HELD_OUT], rows[1][:MOST_HELD_OUT])
+        find_factors(network, likelihood, some, training.seed).apply(network, likelihood)
     if returns and not training.clock.is_over():
         last = Stages(replace(stages.training, data=training.data), None)
         changes["learning_rate"] = LAST_RATE
-        history = history.followed_by(last.fit("all rows", network, likelihood, LAST_SHARE, **changes))
-    factors.apply(network, likelihood)
+        with fixed(network, likelihood):
+            history = history.followed_by(last.fit("all rows", network, likelihood, LAST_SHARE, **changes))
     return history
 
 

@@ -76,6 +76,10 @@ class HeldOut:
 
     def score(self, network: Network, likelihood: Likelihood, seed: int) -> float:
         """The mean log-likelihood of the rows, or minus infinity where a factorisation fails."""
+        return float(self.log_likelihoods(network, likelihood, seed).mean())
+
+    def log_likelihoods(self, network: Network, likelihood: Likelihood, seed: int) -> Float[Tensor, " H"]:
+        """The log-likelihood of each row, or minus infinity where a factorisation fails."""
         device = network.device
         try:
             with torch.no_grad():
@@ -83,9 +87,9 @@ class HeldOut:
                 batches = zip(self.x.split(BATCH), self.y.split(BATCH), strict=True)
                 parts = [likelihood.log_prob(draw(x.to(device)), y.to(device)) for x, y in batches]
         except FactorisationError:
-            return -torch.inf
+            return torch.full((len(self.x),), -torch.inf)
         # log p(y | x) = log 1/S sum_s p(y | f_s(x))
-        return float((torch.cat(parts, 1).logsumexp(0) - math.log(self.num_samples)).mean())
+        return torch.cat(parts, 1).logsumexp(0) - math.log(self.num_samples)
 
 
 @dataclass
