@@ -102,7 +102,7 @@ def page(results: Results) -> str:
         "",
         *regression_verdicts(of),
         "",
-        "![Log-likelihoods of all regressors minus those of boosted trees](estimators.png)",
+        "![Difference in log-likelihood between each regressor and boosted trees](estimators.png)",
         "",
         "*Means over all folds that both have, with standard errors of the difference. Filled circles: ours.*",
         "",
@@ -204,7 +204,7 @@ def classification_verdicts(of: Select) -> list[str]:
 
 
 def figure(results: Results) -> Figure:
-    """Log-likelihoods of all regressors minus those of boosted trees, on the folds that both have, with standard errors."""
+    """Draw the difference in log-likelihood between each regressor and boosted trees, with standard errors."""
     shown = [name for name in REGRESSION if any((name, fold, "BoostedTrees") in results for fold in range(FOLDS))]
     models = [model for model in REGRESSORS if model not in ("BoostedTrees", "Ridge")]
     drawing = Figure(figsize=(8, 0.55 * len(shown) + 1.4), layout="constrained")

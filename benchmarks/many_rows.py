@@ -5,7 +5,7 @@
 
 The datasets are files in the folder ``tables`` of INDUCING_DATA, with a mask of the test rows of each fold: fold 0, at most
 10,000 training and 2,000 test rows, and a standardised target. naval and power are in the table of
-`benchmarks/estimators.py`: of these a fifth of the training rows of split 0 stands for the test rows.
+`benchmarks/estimators.py`: here a fifth of the training rows of split 0 are the test rows.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from inducing.nn.parameterisation import LOG_PRECISION_SCALE
 LEAST_GAIN = 0.005
 # factors are between 1/64 and 64
 MOST_DOUBLINGS = 6
-# stored logarithms of the noise, and the power of the noise variance that they are
+# names of the parameters that store the logarithm of the noise variance, or of its square root
 NOISE = {"scaled_log_variance": 1.0, "scaled_log_scale": 0.5}
 
 
@@ -94,5 +94,5 @@ def precisions_of(network: Network) -> list[nn.Parameter]:
 
 
 def noise_of(likelihood: Likelihood) -> list[tuple[nn.Parameter, float]]:
-    """The logarithms of the noise, each with the power of the noise variance that it is."""
+    """The logarithms of the noise, each with 1 if it is that of the variance, and 1/2 if it is that of the scale."""
     return [(each, NOISE[name]) for name, each in likelihood.named_parameters() if name in NOISE]
