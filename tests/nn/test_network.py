@@ -93,6 +93,25 @@ def test_shapes_are_walked_through_flatten():
     assert network(torch.randn(6, 3, 2, 2), 7).shape == (7, 6, 2)
 
 
+def test_inducing_images_may_be_smaller_than_the_data():
+    generator = torch.Generator().manual_seed(0)
+    patches = torch.randn(6, 2, 4, 5, generator=generator, dtype=torch.float64)
+    images = torch.randn(3, 2, 8, 9, generator=generator, dtype=torch.float64)
+    network = inducing.models.resnet8((2, 8, 9), 3, channels=4, inducing_points=patches, generator=generator)
+    assert (network.input_shape, network.inducing_points.shape[1:]) == ((2, 8, 9), (2, 4, 5))
+    with pytest.raises(ValueError, match=r"\(B, 2, 8, 9\)"):
+        network(patches)
+    # the weights depend on the inducing images alone: a network for images of their size has the same ones
+    small = inducing.models.resnet8((2, 4, 5), 3, channels=4, inducing_points=patches)
+    small.load_state_dict(network.state_dict())
+    large, expected = (each.draw(2, torch.Generator().manual_seed(1)) for each in (network, small))
+    for ours, theirs in zip(large.layers, expected.layers, strict=True):
+        assert torch.equal(ours.variables.values, theirs.variables.values)
+        assert torch.equal(ours.kl, theirs.kl)
+    assert large(images).shape == (2, 3, 3)
+    assert torch.equal(large(images), expected.function(images[None]))
+
+
 def test_residual_adds_its_branches():
     inner, outer = linear(4, 4, posterior="prior"), linear(3, 4, posterior="prior")
     shortcut = linear(4, 4, posterior="prior")
@@ -205,6 +224,10 @@ LR = inducing.Factorised(local_reparameterisation=True)
         (lambda: inducing.Network([linear(3, 4), linear(5, 1)], inducing_points=X), ValueError, r"layers\.1 Linear\(5, 1.*rows of 5 features"),
         (lambda: inducing.Network([linear(3, 1)], num_inducing=3, input_shape=(3, 2, 2)), ValueError, r"torch\.nn\.Flatten"),
         (lambda: inducing.Network([nn.Flatten(), linear(3, 1)], num_inducing=3), ValueError, "input_shape"),
+        (lambda: inducing.models.lenet((1, 8, 8), inducing_points=torch.randn(3, 1, 4, 4)), ValueError, "expected rows of"),
+        (lambda: inducing.Network([nn.Flatten(), linear(16, 1)], torch.randn(3, 1, 4, 4), input_shape=(1, 8, 8)), ValueError, "global pooling"),
+        (lambda: inducing.models.lenet((1, 8, 8), inducing_points=torch.randn(3, 2, 8, 8)), ValueError, "inducing_points must be"),
+        (lambda: inducing.Network([inducing.Conv2d(1, 2, 3, padding=1)], torch.randn(3, 1, 4, 4), input_shape=(1, 8, 8)), ValueError, "global pooling"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X, inducing_targets=torch.zeros(10)), ValueError, r"must be \(10, 1\).*y\[:, None\]"),
         (lambda: inducing.Network([linear(3, 1)], inducing_points=X, inducing_targets=torch.zeros(9, 1)), ValueError, r"must be \(10, 1\)"),
         (lambda: inducing.Network([linear(3, 2)], inducing_points=X, inducing_targets=torch.full((10,), 2)), ValueError, r"labels outside 0\.\.1"),

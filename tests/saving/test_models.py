@@ -94,6 +94,12 @@ def test_convolutions_and_residual_blocks(tmp_path):
     assert_same(network, again(network, tmp_path), IMAGES)
 
 
+def test_inducing_images_of_another_size(tmp_path):
+    network = inducing.models.resnet8((1, 8, 8), 2, channels=2, inducing_points=IMAGES[:, :, 2:6, 1:6])
+    perturb(network)
+    assert_same(network, again(network, tmp_path), IMAGES)
+
+
 @pytest.mark.parametrize("make", [inducing.models.lenet, inducing.models.resnet8])
 def test_ready_made_convolutional_networks(make, tmp_path):
     images = torch.linspace(-2, 2, 3 * 256).sin().reshape(3, 1, 16, 16)

@@ -15,19 +15,23 @@ from inducing.nn.posteriors.optimal import OptimalInducing
 
 
 def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
-    """Return the shape of one input row: of the inducing points, as given by the user, or of the first layer."""
-    shape = (int(given),) if isinstance(given, int | Integral) else given
+    """Return the shape of one input row: as given by the user, of the inducing points, or of the first layer.
+
+    Inducing images may have another height and width than the given shape.
+    """
+    shape = (int(given),) if isinstance(given, int | Integral) else None if given is None else tuple(given)
     if inducing_points is not None:
         points = tuple(check_tensor("inducing_points", inducing_points).shape[1:])
-        if inducing_points.ndim < 2 or (shape is not None and points != tuple(shape)):
+        are_images = shape is not None and len(points) == len(shape) == 3 and points[0] == shape[0]
+        if inducing_points.ndim < 2 or (shape is not None and points != shape and not are_images):
             expected = "features" if shape is None else ", ".join(map(str, shape))
             raise ValueError(
                 f"inducing_points must be (M, {expected}), got {tuple(inducing_points.shape)}; "
                 "pass rows of the training inputs, e.g. x[:100]"
             )
-        return points
+        return points if shape is None else shape
     if shape is not None:
-        return tuple(shape)
+        return shape
     if isinstance(first, Layer) and first.input_shape is not None:
         return first.input_shape
     raise ValueError("the shape of the inputs is unknown. Pass input_shape, e.g. input_shape=(1, 28, 28)")

@@ -44,7 +44,8 @@ class Network(nn.Module):
         inducing_targets: Targets of these rows, as initial pseudo-outputs of the last layer; class labels (integers) become
             one-hot.
         num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
-        input_shape: Shape of one input row, if neither inducing points nor a first `Linear` determine it.
+        input_shape: Shape of one input row, if neither inducing points nor a first `Linear` determine it. Inducing images may
+            have another height and width than this if the network runs on both, as with global pooling.
         learn_inducing_locations: Whether the inducing points are learned.
         generator: Source of random initial values. Default: torch's global generator.
 
@@ -98,9 +99,8 @@ class Network(nn.Module):
         last_name, last = bayesian[-1]
         names = [name for name, _ in self.layers.walk()]
         users_above = {name for name, _ in self.layers.inducing_users()} & set(names[names.index(last_name) + 1 :])
-        start = BuildContext(
-            self.input_shape, self.num_initial_points, targets, last, bool(users_above), rows, generator
-        )
+        shape = self.input_shape if points is None else tuple(points.shape[1:])
+        start = BuildContext(shape, self.num_initial_points, targets, last, bool(users_above), rows, generator)
         # as the parameters that are created
         reference = torch.empty(0) if inducing_points is None else inducing_points
         for _, part in self.layers.walk():
@@ -120,6 +120,8 @@ class Network(nn.Module):
             self.register_buffer("inducing_points", points)
         if inducing_points is not None:
             self.to(device=inducing_points.device, dtype=inducing_points.dtype)
+        if shape != self.input_shape:
+            self._check_other_size(shape)
 
     @property
     def num_inducing(self) -> int | None:
@@ -264,6 +266,27 @@ class Network(nn.Module):
         with torch.no_grad():
             draw = self.draw(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
         return FunctionSamples(draw.function, self.input_shape, self.dtype)
+
+    def _check_other_size(self, inducing_shape: Shape) -> None:
+        """Raise an error if the layers, built for the size of the inducing images, do not run on the inputs."""
+        inputs = torch.zeros(1, *self.input_shape, dtype=self.dtype, device=self.device)
+        if inputs.is_meta:
+            # a network that is being loaded was checked when it was made
+            return
+        try:
+            with torch.no_grad():
+                outputs = self.draw(1, seeded(0, "other size"))(inputs)
+        except RuntimeError as error:
+            raise ValueError(
+                f"inducing images of shape {inducing_shape} need a network that also runs on inputs of shape "
+                f"{self.input_shape}, with global pooling (torch.nn.AdaptiveAvgPool2d) before a linear layer: {error}"
+            ) from error
+        if tuple(outputs.shape[2:]) != self.output_shape:
+            raise ValueError(
+                f"the outputs have shape {self.output_shape} for inducing images of shape {inducing_shape}, but "
+                f"{tuple(outputs.shape[2:])} for inputs of shape {self.input_shape}. Use global pooling, "
+                "torch.nn.AdaptiveAvgPool2d, or inducing images of the same size"
+            )
 
     @property
     def _reference(self) -> Tensor:

@@ -24,6 +24,7 @@ from inducing.saving.values import construct, decode_value, encode_arguments, en
 Float = Literal["float16", "bfloat16", "float32", "float64"]
 NETWORK: dict[str, Any] = {"object": str, "layers": list, "num_inducing": int | None, "inducing_targets": bool}
 NETWORK |= {"dtype": Float, "input_shape": list[int], "learn_inducing_locations": bool, "frozen": list[str]}
+NETWORK |= {"inducing_shape": list[int]}
 LIKELIHOOD = {"object": str, "class": str, "arguments": dict, "learned": list[str], "frozen": list[str]}
 FUNCTIONS = {"object": str, "function": dict, "input_shape": list[int], "dtype": Float}
 
@@ -40,6 +41,10 @@ def encode_network(network: Network) -> State:
         "dtype": _dtype_name(network),
         "frozen": _frozen(network),
     }
+    points = network.inducing_points
+    if points is not None and points.shape[1:] != network.input_shape:
+        # images of another size
+        node["inducing_shape"] = list(points.shape[1:])
     tensors = _tensors_of(network)
     _check_same(_tensors_of(_build_network(node)), tensors)
     return node, _finite(tensors, _with_missing(network))
@@ -105,11 +110,12 @@ def decode_functions(node: dict[str, Any], tensors: Tensors) -> FunctionSamples:
 
 def _build_network(node: dict[str, Any]) -> Network:
     """The network of a specification, on the meta device."""
-    _, layers, number, has_targets, dtype_name, sizes, learn, _ = take(node, "network", **NETWORK)
+    node = {"inducing_shape": node.get("input_shape"), **node}
+    _, layers, number, has_targets, dtype_name, sizes, learn, _, inducing_sizes = take(node, "network", **NETWORK)
     shape, dtype = tuple(sizes), getattr(torch, dtype_name)
     with torch.device("meta"):
         modules = decode_value(layers, "layers")
-        points = None if number is None else torch.empty(number, *shape)
+        points = None if number is None else torch.empty(number, *inducing_sizes)
         targets = None
         if has_targets:
             if points is None or not (modules and isinstance(modules[-1], Layer)):
