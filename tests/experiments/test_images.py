@@ -83,6 +83,30 @@ def test_the_first_images_are_normalised_by_all(small_images, monkeypatch):
     assert seen["augment"] is None
 
 
+def test_inducing_images_of_another_size(small_images, monkeypatch):
+    seen = {}
+
+    def fit(network, *arguments, **settings):
+        seen["network"] = network
+
+    monkeypatch.setattr(inducing, "fit", fit)
+    settings = {
+        "dataset": "cifar10",
+        "model": "resnet8",
+        "channels": 2,
+        "num_data": 8,
+        "num_inducing": 3,
+        "num_test": 4,
+    }
+    run(Config(**settings, test_samples=2, inducing_size=16, hidden_log_precision=1.5), progress=False)
+    (everything,) = images.normalise(images.load("cifar10"))
+    network = seen["network"]
+    assert torch.equal(network.inducing_points, everything.x[:3, :, 8:24, 8:24])
+    assert network.input_shape == (3, 32, 32)
+    precisions = [layer.posterior.precision_root().square().log() for _, layer in network.layers.bayesian_layers()]
+    assert [float(each.mean()) for each in precisions] == pytest.approx([1.5] * 7 + [0.0], abs=1e-5)
+
+
 def test_the_published_numbers():
     cells = CIFAR10.comparison.table([result("global", -0.8)], brief=True).rows[0]
     assert list(cells[2:5]) == ["-0.80 (-0.75)", "-0.90 (-0.43)", "70.0 (85.7)"]

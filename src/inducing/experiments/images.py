@@ -29,6 +29,7 @@ from inducing.inference.history import Record
 from inducing.nn.posteriors.point import PointEstimate
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
+NUM_LAYERS = {"lenet": 4, "resnet8": 8, "resnet18": 21}
 GUESSING = float(np.log(0.1))
 MEASURES = (
     ELBO,
@@ -67,7 +68,9 @@ class Config(training.TrainingConfig):
     """The paper's settings of MNIST-500, from the appendix "MNIST 500".
 
     The paper gives neither the number of steps nor the number of inducing images. ``curve_points`` is the number of times
-    that the first `CURVE_IMAGES` test images are scored during training.
+    that the first `CURVE_IMAGES` test images are scored during training. ``inducing_size`` is the height and width of the
+    inducing images, which are cut out of the middle of the first images; by default they are whole images.
+    ``hidden_log_precision`` is the initial log-precision of all layers but the last; the paper's is -4.
     """
 
     dataset: str = "mnist"
@@ -88,6 +91,8 @@ class Config(training.TrainingConfig):
     augment: bool = False
     unknown: str = ""
     curve_points: int | None = None
+    inducing_size: int | None = None
+    hidden_log_precision: float | None = None
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -161,15 +166,21 @@ def _brief_scores(predictive: inducing.Predictive, y: Tensor) -> list[float]:
 
 def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     """The network of a configuration, with inducing points at the first images."""
-    settings = {"prior": config.prior, "posterior": config.posterior, **training.initial_values(config, x, y)}
+    settings = {"prior": config.prior, **training.initial_values(config, x, y)}
     if config.posterior == "plain":
-        settings |= {
-            "prior": "standard",
-            "posterior": PointEstimate(),
-            "inducing_points": None,
-            "inducing_targets": None,
-        }
-    return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, **settings)
+        settings |= {"prior": "standard", "inducing_points": None, "inducing_targets": None}
+    elif config.inducing_size is not None:
+        settings["inducing_points"] = _middle(settings["inducing_points"], config.inducing_size)
+    hidden = NUM_LAYERS[config.model] - 1
+    named = training.posteriors(config, hidden, config.hidden_log_precision, "shared")
+    posterior = PointEstimate() if config.posterior == "plain" else named
+    return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, posterior=posterior, **settings)
+
+
+def _middle(pictures: Tensor, size: int) -> Tensor:
+    """The square of this size in the middle of each image."""
+    top, left = ((length - size) // 2 for length in pictures.shape[2:])
+    return pictures[:, :, top : top + size, left : left + size]
 
 
 def _scores(known: inducing.Predictive, y: Tensor, unknown: inducing.Predictive | None = None) -> Metrics:

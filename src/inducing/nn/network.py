@@ -44,8 +44,8 @@ class Network(nn.Module):
         inducing_targets: Targets of these rows, as initial pseudo-outputs of the last layer; class labels (integers) become
             one-hot.
         num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
-        input_shape: Shape of one input row, if neither inducing points nor a first `Linear` determine it. Inducing images may
-            have another height and width than this if the network runs on both, as with global pooling.
+        input_shape: Shape of one input row, if neither inducing points nor a first `Linear` determine it. Inducing images
+            may have another height and width than this if the network runs on both, as with global pooling.
         learn_inducing_locations: Whether the inducing points are learned.
         generator: Source of random initial values. Default: torch's global generator.
 
