@@ -103,7 +103,9 @@ def test_inducing_images_of_another_size(small_images, monkeypatch):
     network = seen["network"]
     assert torch.equal(network.inducing_points, everything.x[:3, :, 8:24, 8:24])
     assert network.input_shape == (3, 32, 32)
-    precisions = [layer.posterior.precision_root().square().log() for _, layer in network.layers.bayesian_layers()]
+    precisions = [
+        layer.posterior.precision_root().detach().square().log() for _, layer in network.layers.bayesian_layers()
+    ]
     assert [float(each.mean()) for each in precisions] == pytest.approx([1.5] * 7 + [0.0], abs=1e-5)
 
 
