@@ -54,11 +54,12 @@ def test_noise_has_heavy_tails():
 
 
 def test_held_out_rows_choose_factors_before_they_return(monkeypatch):
-    """The last stage leaves the noise as the factors made it. Rows with weights choose no factors."""
-    found, fit = [], stages.Stages.fit
+    """The last stage leaves the noise as the factors made it."""
+    found, weights, fit = [], [], stages.Stages.fit
 
     def find_factors(network, likelihood, rows, seed):
         found.append((likelihood.base_variance.item(), rows.x.clone()))
+        weights.append(rows.weights)
         return Factors(noise=2)
 
     def recorded(self, stage, network, likelihood, share, **changes):
@@ -75,9 +76,9 @@ def test_held_out_rows_choose_factors_before_they_return(monkeypatch):
     assert len(held_out) == 150
     assert len(everything) == 1500
     assert all(parameter.requires_grad for parameter in model.likelihood_.parameters())
-    found.clear()
+    assert weights.pop() is None
     inducing.BNNRegressor([5], num_inducing=10, max_steps=20, random_state=0).fit(X, Y, np.full(1500, 2.0))
-    assert len(found) == 1
+    assert torch.equal(weights.pop(), torch.full((150,), 2.0, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("noise", "log_precision"), [(1.0, 5.0), (1e-5, -1 - np.log(1e-5))])
@@ -138,14 +139,31 @@ def test_it_learns_what_ridge_cannot():
     assert 0.8 < np.mean((low < Y[1200:]) & (Y[1200:] < high)) < 0.99
 
 
-def test_classes_and_weights(calls):
+def test_classes_and_weights(calls, monkeypatch):
     labels = np.where(Y > 0, "yes", "no")
     weights = RANDOM.integers(1, 3, 1500)
+    seen, split = [], stages.split
+
+    def recorded(data, seed):
+        seen.append(split(data, seed)[1][2])
+        return split(data, seed)
+
+    monkeypatch.setattr(stages, "split", recorded)
     model = inducing.BNNClassifier([20], num_inducing=40, max_steps=1000, random_state=0).fit(
         X, labels, sample_weight=weights
     )
+    assert set(seen[0].tolist()) == {1.0, 2.0}, "the weights of held-out rows count"
     assert len(calls) > 3
     assert model.score(X, labels) > 0.8
+
+
+def test_distinct_rows_decide_about_stages(calls):
+    """600 rows, each twice, are few rows: they have the recipe of few rows, and are trained at once."""
+    twice = np.repeat(np.arange(600), 2)
+    # a callback that ends the training at once
+    inducing.BNNRegressor([5], num_inducing=10, random_state=0).fit(X[twice], Y[twice], callbacks=lambda record: True)
+    ((rows, steps, *_),) = calls
+    assert (rows, steps) == (600, architectures.BNN_FEW_ROWS["num_steps"])
 
 
 def test_the_same_seed_gives_the_same_network():
@@ -165,7 +183,8 @@ def test_a_target_is_not_held_out_of_all_training_rows():
 
 def test_the_split():
     x = torch.arange(50_000.0)[:, None]
-    train, (held_out, _) = stages.split((x, x, x[:, 0]), 0)
+    train, (held_out, _, weights) = stages.split((x, x, x[:, 0]), 0)
+    assert torch.equal(weights, held_out[:, 0])
     assert len(held_out) == stages.MOST_HELD_OUT
     assert torch.equal(torch.cat([train[0], held_out]).sort(0).values, x)
     assert torch.equal(train[0][:, 0], train[2])

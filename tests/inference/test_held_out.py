@@ -38,6 +38,23 @@ def test_the_score_is_the_predictive_log_likelihood():
     assert score == pytest.approx(inducing.metrics.log_likelihood(predictive, Y), abs=1e-12)
 
 
+def test_a_row_with_weight_two_counts_as_two_rows():
+    network, likelihood = model()
+    weights = torch.tensor([1.0, 2.0, 0.0, 3.0]).double().repeat(20)
+    rows = torch.arange(80).repeat_interleave(weights.long())
+    weighted, equal = inducing.HeldOut(X, Y, weights=weights), inducing.HeldOut(X[rows], Y[rows])
+    assert weighted.score(network, likelihood, 0) == pytest.approx(equal.score(network, likelihood, 0), abs=1e-12)
+    # the standard error is that of independent rows: repeated rows are not independent
+    values = equal.log_likelihoods(network, likelihood, 0)
+    assert float(equal.standard_error(values)) == pytest.approx(float(values.std(correction=0)) / len(values) ** 0.5)
+    alike = inducing.HeldOut(X, Y, weights=torch.full((80,), 7.0))
+    values = alike.log_likelihoods(network, likelihood, 0)
+    assert float(alike.standard_error(values)) == pytest.approx(float(values.std(correction=0)) / 80**0.5)
+    # a row of weight zero cannot make the mean infinite
+    values[2] = -torch.inf
+    assert weighted.mean(values).isfinite()
+
+
 def test_training_ends_with_the_best_parameters():
     network, likelihood = model()
     held_out = inducing.HeldOut(*REST, every=3, patience=None)
@@ -91,7 +108,8 @@ def test_a_repeated_step_replaces_its_score():
 @pytest.mark.parametrize(
     ("validation", "error", "message"),
     [
-        (X, TypeError, r"validation must be a pair \(x, y\)"),
+        (X, TypeError, r"validation must be rows \(x, y\)"),
+        ((X, Y, torch.ones(3)), ValueError, "weights"),
         ((X[:0], Y[:0]), ValueError, "validation has no rows"),
         ((X[:, :1], Y), ValueError, "2"),
         ((X, Y[:, 0]), ValueError, "y"),

@@ -85,7 +85,7 @@ class BNN(NetworkEstimator):
         in_stages = is_auto(self.num_inducing) and self._in_stages(num_rows)
         return INDUCING_FOR_STAGES if in_stages else self.num_inducing
 
-    def _in_stages(self, num_rows: float) -> bool:
+    def _in_stages(self, num_rows: int) -> bool:
         """Whether training starts from a plain network."""
         return self.recipe == "fast" and is_auto(self.posterior) and not self.warm_start and num_rows > FEW_ROWS
 
@@ -101,12 +101,12 @@ class BNN(NetworkEstimator):
         plain = mlp(features, outputs, hidden, prior="standard", posterior=PointEstimate(), generator=generator)
         return fit_in_stages(training, network, plain.to(network.dtype).to(network.device), likelihood)
 
-    def _fast_recipe(self, num_data: float) -> Recipe:
-        if self._in_stages(num_data):
-            return BNN_STAGES.replace(num_steps=round(STEPS_OF_STAGES * num_data**0.25))
+    def _fast_recipe(self, num_rows: int, num_data: float) -> Recipe:
+        if self._in_stages(num_rows):
+            return BNN_STAGES.replace(num_steps=round(STEPS_OF_STAGES * num_rows**0.25))
         if is_classifier(self):
             return BNN_CLASSES_FAST
-        recipe = BNN_FAST.replace(**BNN_FEW_ROWS) if num_data <= FEW_ROWS else BNN_FAST
+        recipe = BNN_FAST.replace(**BNN_FEW_ROWS) if num_rows <= FEW_ROWS else BNN_FAST
         return recipe.replace(temperature=min(1.0, max(LEAST_TEMPERATURE, num_data / ROWS_FOR_WHOLE_KL)))
 
     def _width(self) -> int:
@@ -135,10 +135,10 @@ class DeepGP(NetworkEstimator):
         posterior = "global" if is_auto(self.posterior) else self.posterior
         return deep_gp(features, outputs, num_layers, kernel=kernel, posterior=posterior, **settings)
 
-    def _fast_recipe(self, num_data: float) -> Recipe:
+    def _fast_recipe(self, num_rows: int, num_data: float) -> Recipe:
         if is_classifier(self):
             return DEEP_GP_CLASSES_FAST
-        return DEEP_GP_FAST.replace(**DEEP_GP_FEW_ROWS) if num_data <= FEW_ROWS else DEEP_GP_FAST
+        return DEEP_GP_FAST.replace(**DEEP_GP_FEW_ROWS) if num_rows <= FEW_ROWS else DEEP_GP_FAST
 
     def _width(self) -> int:
         # random features of the prior for the function of each layer

@@ -31,7 +31,7 @@ from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.predicting import PredictingEstimator
 from inducing.estimators.rows import merge_equal_rows
 from inducing.estimators.targets import check_finite_rows, observed_rows
-from inducing.estimators.training import HeldOutRows, Rows, Training
+from inducing.estimators.training import Rows, Training
 from inducing.inference.callbacks import Callback
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
@@ -89,8 +89,8 @@ class NetworkEstimator(PredictingEstimator):
         """
 
     @abstractmethod
-    def _fast_recipe(self, num_data: float) -> Recipe:
-        """The recipe "fast" of this kind of network for a number of rows."""
+    def _fast_recipe(self, num_rows: int, num_data: float) -> Recipe:
+        """The recipe "fast" of this kind of network for a number of distinct rows, and the sum of their weights."""
 
     @abstractmethod
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> Any:
@@ -201,15 +201,16 @@ class NetworkEstimator(PredictingEstimator):
         self,
         data: Rows | RowFile,
         num_data: float,
-        held_out: HeldOutRows | None,
+        held_out: Rows | None,
         callbacks: Callback | Sequence[Callback] = (),
         checkpoint: Path | None = None,
     ) -> None:
         """Train the network on rows whose weights have the sum ``num_data``."""
         clock = Clock(self.time_budget, checkpoint)
+        num_rows = len(data if isinstance(data, RowFile) else data[0])
         training = Training(
             data,
-            self._make_recipe(num_data),
+            self._make_recipe(num_rows, num_data),
             held_out,
             seed=self.seed_,
             clock=clock,
@@ -262,9 +263,9 @@ class NetworkEstimator(PredictingEstimator):
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
         return merge_equal_rows(rows[positive], y[positive], weights[positive])
 
-    def step_limit(self, num_data: float) -> int:
+    def step_limit(self, num_rows: int) -> int:
         """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
-        return self._make_recipe(num_data).num_steps
+        return self._make_recipe(num_rows, num_rows).num_steps
 
     def _auto_likelihood(self, num_rows: int) -> str:
         """The name of the likelihood for a number of rows, if none is given."""
@@ -283,8 +284,8 @@ class NetworkEstimator(PredictingEstimator):
             raise ValueError(f"{optimal} does not support the likelihood {name!r}. Use {exact!r} in a regressor.")
         return self.likelihoods[name]
 
-    def _make_recipe(self, num_data: float) -> Recipe:
-        recipe = self._fast_recipe(num_data) if self.recipe == "fast" else as_recipe(self.recipe)
+    def _make_recipe(self, num_rows: int, num_data: float) -> Recipe:
+        recipe = self._fast_recipe(num_rows, num_data) if self.recipe == "fast" else as_recipe(self.recipe)
         num_steps = recipe.num_steps if self.max_steps is None else check_whole("max_steps", self.max_steps)
         return recipe.replace(num_steps=num_steps, batch_size=self.batch_size, patience=self.patience)
 

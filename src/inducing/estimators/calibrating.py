@@ -66,10 +66,11 @@ def find_factors(network: Network, likelihood: Likelihood, rows: HeldOut, seed: 
     best, found, has_noise = Factors(), None, bool(noise_of(likelihood))
     while found != best:
         found = best
-        neighbour = max(found.neighbours(has_noise), key=lambda factors: float(score(factors).mean()), default=found)
+        neighbour = max(
+            found.neighbours(has_noise), key=lambda factors: float(rows.mean(score(factors))), default=found
+        )
         gains = score(neighbour) - score(found)
-        standard_error = float(gains.std(correction=0)) / math.sqrt(len(gains))
-        if gains.mean() > max(LEAST_GAIN, standard_error):
+        if rows.mean(gains) > max(LEAST_GAIN, float(rows.standard_error(gains))):
             best = neighbour
     # the same on all machines of torchrun, whatever they round
     return Factors(*join().broadcast(list(best)))

@@ -6,8 +6,7 @@
    predicted better. On four datasets that no table reports, one split each, 0.3 was best on three (kin40k, pumadyn32nm,
    skillcraft) and 0.1 on one (sml).
 3. The best of them is trained for longer.
-4. The noise and the precisions of the posterior are multiplied by factors that the held-out rows choose. Rows with weights
-   do not choose any.
+4. The noise and the precisions of the posterior are multiplied by factors that the held-out rows choose.
 5. The held-out rows return: the network is trained on all rows for some more steps, which leave noise and precisions as they
    are.
 """
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor
 
 from inducing.estimators.calibrating import find_factors, fixed
-from inducing.estimators.training import HeldOutRows, Rows, Training
+from inducing.estimators.training import Rows, Training
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
 from inducing.inference.row_file import RowFile
@@ -103,9 +102,8 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
         longer = stages.fit_copies("the best temperature", network, likelihood, LONG_SHARE, **changes)
         if longer.score > trials[place].score:
             history = history.followed_by(longer.load(network, likelihood))
-    is_weighted = not isinstance(first.data, RowFile) and len(first.data) == 3
-    if not is_weighted and not training.clock.is_over():
-        some = HeldOut(rows[0][:MOST_HELD_OUT], rows[1][:MOST_HELD_OUT])
+    if not training.clock.is_over():
+        some = HeldOut.from_rows(_take(rows, slice(MOST_HELD_OUT)))
         find_factors(network, likelihood, some, training.seed).apply(network, likelihood)
     if returns and not training.clock.is_over():
         last = Stages(replace(stages.training, data=training.data), None)
@@ -124,7 +122,7 @@ class Stages(NamedTuple):
     """
 
     training: Training
-    rows: HeldOutRows | None
+    rows: Rows | None
 
     def fit_copies(self, stage: str, network: Network, likelihood: Likelihood, share: float, **changes: float) -> Trial:
         """Train copies of the network and the likelihood with a share of the steps."""
@@ -144,7 +142,9 @@ class Stages(NamedTuple):
         rows, folder = self.rows, training.checkpoint
         training = replace(
             training,
-            held_out=None if rows is None else HeldOut(*rows, every=every, patience=PATIENCE, num_samples=samples),
+            held_out=None
+            if rows is None
+            else HeldOut.from_rows(rows, every=every, patience=PATIENCE, num_samples=samples),
             name=f"{training.name}, {stage}",
             checkpoint=None if folder is None else folder / stage.replace(" ", "-"),
         )
@@ -153,15 +153,13 @@ class Stages(NamedTuple):
         return training.fit(network, likelihood, recipe)
 
 
-def _limited(
-    training: Training, network: Network, plain: Network, likelihood: Likelihood, rows: HeldOutRows
-) -> Training:
+def _limited(training: Training, network: Network, plain: Network, likelihood: Likelihood, rows: Rows) -> Training:
     """With as many steps as fit into the time budget, if all temperatures are tried."""
 
     def seconds_per_step() -> float:
         of_plain, of_network = (training.seconds_per_step(each, likelihood) for each in (plain, network))
         start = time.perf_counter()
-        HeldOut(*rows).score(network, likelihood, training.seed)
+        HeldOut.from_rows(rows).score(network, likelihood, training.seed)
         scoring = (time.perf_counter() - start) / LEAST_INTERVAL
         trials = (MOST_TRIALS * TEMPERATURE_SHARE + LONG_SHARE) * (of_network + scoring)
         return PLAIN_SHARE * of_plain + trials + LAST_SHARE * of_network
@@ -189,8 +187,8 @@ def climb(score: Callable[[int], float], first: int, count: int) -> int:
     return first
 
 
-def split(data: Rows, seed: int) -> tuple[Rows, HeldOutRows]:
-    """Divide the rows at random into those to train on, and the inputs and targets of held-out rows.
+def split(data: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Divide the rows at random into those to train on, and held-out rows.
 
     A target that is observed only in rows that would be held out is trained on, so they are not held out.
     """
@@ -201,5 +199,8 @@ def split(data: Rows, seed: int) -> tuple[Rows, HeldOutRows]:
     observed = ~data[1].reshape(count, -1).isnan()
     needed = (observed[held] & ~observed[kept].any(0)).any(1)
     held, kept = held[~needed], torch.cat([held[needed], kept])
-    x, y = (tensor[held] for tensor in data[:2])
-    return cast(Rows, tuple(tensor[kept] for tensor in data)), (x, y)
+    return _take(data, kept), _take(data, held)
+
+
+def _take(rows: Rows, which: Tensor | slice) -> Rows:
+    return cast(Rows, tuple(tensor[which] for tensor in rows))

@@ -20,7 +20,6 @@ from inducing.nn.network import Network
 
 # inputs, targets and, if there are any, weights
 Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
-HeldOutRows = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Training:
 
     data: Rows | RowFile
     recipe: Recipe
-    held_out: HeldOutRows | HeldOut | None
+    held_out: Rows | HeldOut | None
     seed: int
     clock: Clock
     callbacks: Callback | Sequence[Callback] = ()

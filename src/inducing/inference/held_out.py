@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inducing.checks import check_whole
+from inducing.checks import check_weights, check_whole
 from inducing.errors import FactorisationError
 from inducing.inference.identity import checksums
 from inducing.inference.validation import check_data
@@ -32,6 +32,7 @@ class HeldOut:
     Arguments:
         x: Inputs.
         y: Targets.
+        weights: Weights of the rows in the mean, as those of training rows. Default: equal weights.
         every: Interval between scored steps.
         patience: Stop after this number of scores without a new best one. None: train to the end.
         num_samples: Number of posterior samples in a prediction.
@@ -49,6 +50,7 @@ class HeldOut:
 
     x: Float[Tensor, "H *in"]
     y: Tensor
+    weights: Float[Tensor, " H"] | None = field(default=None, kw_only=True)
     every: int = 50
     patience: int | None = 10
     num_samples: int = 20
@@ -58,25 +60,57 @@ class HeldOut:
             check_whole(name, getattr(self, name))
 
     @classmethod
-    def of(cls, given: HeldOut | tuple[Tensor, Tensor], network: Network, likelihood: Likelihood) -> HeldOut:
-        """The held-out rows, checked; a pair (x, y) has default settings."""
+    def of(
+        cls,
+        given: HeldOut | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor],
+        network: Network,
+        likelihood: Likelihood,
+    ) -> HeldOut:
+        """The held-out rows, checked; rows (x, y) or (x, y, weights) have default settings."""
         if not isinstance(given, HeldOut):
-            if not isinstance(given, tuple | list) or len(given) != 2:
-                raise TypeError("validation must be a pair (x, y) of tensors, or inducing.HeldOut(x, y, ...)")
-            given = HeldOut(*given)
+            if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+                raise TypeError(
+                    "validation must be rows (x, y) or (x, y, weights) of tensors, or inducing.HeldOut(x, y, ...)"
+                )
+            given = HeldOut.from_rows(given)
         if len(given.x) == 0:
             raise ValueError("validation has no rows")
         check_data(network, likelihood, given.x, given.y)
+        if given.weights is not None:
+            check_weights(given.weights, len(given.x))
         return given
+
+    @classmethod
+    def from_rows(cls, rows: tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor], **settings: int | None) -> HeldOut:
+        """Rows (x, y) or (x, y, weights) with settings."""
+        x, y, *weights = rows
+        return cls(x, y, weights=weights[0] if weights else None, **settings)  # type: ignore[arg-type]
 
     def identity(self) -> dict[str, Any]:
         """A description as JSON, for checkpoints."""
         settings = {"every": self.every, "patience": self.patience, "num_samples": self.num_samples}
-        return {**settings, "data": checksums((self.x, self.y))}
+        rows = (self.x, self.y) if self.weights is None else (self.x, self.y, self.weights)
+        return {**settings, "data": checksums(rows)}
 
     def score(self, network: Network, likelihood: Likelihood, seed: int) -> float:
         """The mean log-likelihood of the rows, or minus infinity where a factorisation fails."""
-        return float(self.log_likelihoods(network, likelihood, seed).mean())
+        return float(self.mean(self.log_likelihoods(network, likelihood, seed)))
+
+    def mean(self, values: Float[Tensor, " H"]) -> Float[Tensor, ""]:
+        """The mean of one value for each row."""
+        weights, values = self._counted(values)
+        return (weights * values).sum() / weights.sum()
+
+    def standard_error(self, values: Float[Tensor, " H"]) -> Float[Tensor, ""]:
+        """The standard error of the mean."""
+        # sqrt(sum_i w_i^2 (v_i - m)^2) / sum_i w_i
+        weights, kept = self._counted(values)
+        return (weights * (kept - self.mean(values))).square().sum().sqrt() / weights.sum()
+
+    def _counted(self, values: Float[Tensor, " H"]) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
+        """The positive weights and the values of their rows. Minus infinity in a row of weight zero does not count."""
+        weights = torch.ones_like(values) if self.weights is None else self.weights.to(values)
+        return weights[weights > 0], values[weights > 0]
 
     def log_likelihoods(self, network: Network, likelihood: Likelihood, seed: int) -> Float[Tensor, " H"]:
         """The log-likelihood of each row, or minus infinity where a factorisation fails."""

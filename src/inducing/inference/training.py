@@ -51,7 +51,7 @@ def fit(
     *,
     epochs: int | None = None,
     optimizer: MakeOptimizer | None = None,
-    validation: HeldOut | tuple[Tensor, Tensor] | None = None,
+    validation: HeldOut | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | None = None,
     previous: Network | None = None,
     seed: int = 0,
     augment: Augment | None = None,
@@ -82,8 +82,9 @@ def fit(
         optimizer: Function from the list of learned parameters to an optimiser, e.g. ``lambda parameters:
             torch.optim.AdamW(parameters, lr=1e-3)``. Its learning rates replace that of the recipe, and follow the schedule.
             It excludes checkpoints. Default: Adam.
-        validation: Rows (x, y) that are not trained on, or `HeldOut` with settings. Training ends with the parameters
-            under which they had the highest log-likelihood, and stops early if that does not increase any more.
+        validation: Rows (x, y) or (x, y, weights) that are not trained on, or `HeldOut` with settings. Training ends with
+            the parameters under which they had the highest log-likelihood, and stops early if that does not increase any
+            more.
         previous: A fitted network whose posterior is used as the prior, as in Bayesian updating. Start from a copy of it,
             and pass new data only. In networks with Gaussian processes, kernels and inducing inputs must not be learned.
             `inducing.update` does all this.
