@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,6 +22,14 @@ from inducing.checks import check_known
 from inducing.cli.messages import one_line_errors, one_line_warnings
 from inducing.files import check_writable, open_atomically, write_atomically
 from inducing.inference.parallel.ranks import is_first
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from inducing.estimators.base import NetworkEstimator
+    from inducing.tables.fitting import TableFit
+    from inducing.tables.problem import Problem
+    from inducing.tables.streaming import TableStream
 
 STDOUT = Path("-")
 LIKELIHOODS = (
@@ -81,40 +89,16 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="HTML report to write.", dir_okay=False)] = None,
 ) -> None:
     """Fit a model to a table, and compare it with a linear model and boosted trees on held-out rows."""
-    from inducing import pages
     from inducing.estimators.auto import Auto
-    from inducing.tables.errors import counted
     from inducing.tables.fitting import fit_problem, fit_training_rows, make_estimator
-    from inducing.tables.numbers import format_number
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
-    from inducing.tables.reading import read_table
-    from inducing.tables.report import report_page
-    from inducing.tables.sampling import STREAM, is_streamed, sample_table
-    from inducing.tables.streaming import TableStream
 
     # under torchrun all processes fit together, and the first prints and writes
     console = Console(quiet=not is_first(), highlight=False, soft_wrap=True, markup=False)
     _check_files({"table": table}, {"out": out, "report": report})
-    if report is not None and report.suffix not in (".html", ".htm"):
-        raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
-    if not 0 <= test_fraction < 1:
-        raise ValueError(f"--test-fraction must be at least 0 and below 1, got {test_fraction:g}")
-    if report is not None and not test_fraction:
-        raise ValueError("a report is about test rows. Leave out --report, or --test-fraction 0")
-    check_known("stream", stream, STREAM)
-    rows: TableStream | None = None
-    if is_streamed(table, stream):
-        if model in ("auto", "trees"):
-            why = f"{table.name} is streamed, and --model {model} needs all rows in memory"
-            raise ValueError(f"{why}. Use bnn or dgp, or --stream never.")
-        with _bar("sample") as advance:
-            data, count = sample_table(table, target, seed, progress=advance)
-        rows = TableStream(table, count, out.with_name(f"{out.name}.stream"), partial(_bar, "encode", count))
-        sample, of = format_number(len(data)), counted(count, "row")
-        console.print(f"{table.name} is streamed: a sample of {sample} of its {of} describes the columns")
-    else:
-        data = read_table(table)
+    _check_options(report, test_fraction, time_budget)
+    data, stream_of_rows = _open_table(table, target, model, stream, seed, out, console)
     make = partial(
         make_problem,
         data,
@@ -126,39 +110,32 @@ def fit(
         likelihood=likelihood,
         target_transform=target_transform,
         include=include or (),
-        num_rows=None if rows is None else rows.num_rows,
+        num_rows=None if stream_of_rows is None else stream_of_rows.num_rows,
     )
     problem = make(test_fraction=test_fraction)
-    total = len(problem.y) if rows is None else rows.num_rows
+    num_fits = 2 if refit and test_fraction else 1
     parameters: dict[str, Any] = {
         "posterior": posterior,
         "prior": prior,
         "likelihood": likelihood,
         "max_steps": max_steps,
+        "time_budget": time_budget and time_budget / num_fits,
+        "device": device,
+        "random_state": seed,
+        "verbose": True,
     }
-    if time_budget is not None and time_budget <= 0:
-        raise ValueError(f"--time-budget must be a positive number of seconds, got {time_budget:g}")
-    num_fits = 2 if refit and test_fraction else 1
-    parameters |= {"time_budget": time_budget and time_budget / num_fits}
-    parameters |= {"device": device, "random_state": seed, "verbose": True}
     estimator = make_estimator(model, problem, **parameters)
-    by_target = not task and likelihood in (None, "auto") and len(target) == 1
-    change = "; change it with --task" if by_target else ""
-    console.print(f"{problem.task} ({problem.reason}{change})")
-    test_rows = counted(len(problem.test), "test row")
-    inputs = counted(problem.inputs.shape[1], "input column")
-    console.print(f"{counted(total - len(problem.test), 'training row')}, {test_rows}, {inputs}")
-    console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
-    for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
-        console.print(f"{name} is modelled on a log scale; change it with --target-transform")
+    total = len(problem.y) if stream_of_rows is None else stream_of_rows.num_rows
+    may_change_task = not task and likelihood in (None, "auto") and len(target) == 1
+    _print_problem(console, problem, total, may_change_task)
     start = time.perf_counter()
-    fitted = fit_problem(estimator, problem, rows) if test_fraction else None
+    fitted = fit_problem(estimator, problem, stream_of_rows) if test_fraction else None
     if fitted is None:
-        final = fit_training_rows(estimator, problem, rows)
+        final = fit_training_rows(estimator, problem, stream_of_rows)
     elif refit:
         whole = make(test_fraction=0.0)
         chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
-        final = fit_training_rows(make_estimator(chosen, whole, **parameters), whole, rows)
+        final = fit_training_rows(make_estimator(chosen, whole, **parameters), whole, stream_of_rows)
     else:
         final = fitted.estimator
     seconds = time.perf_counter() - start
@@ -166,30 +143,105 @@ def fit(
         return
     replaced = " (replaced)" if out.exists() else ""
     TableModel(final, problem.targets, problem.excluded).save(out)
-    num_rows = total - len(problem.test) if fitted is not None and not refit else total
-    steps, reason = len(final.history_), "converged"
-    if final.limited_by_time_:
-        reason = f"as many steps as fit into {time_budget:g} s (--time-budget)"
-    elif final.history_.held_out:
-        reason = f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
-    elif steps >= final.step_limit(num_rows):
-        default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
-        reason = default if max_steps is None else "the limit (--max-steps)"
     if isinstance(estimator, Auto):
         scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())
         console.print(f"chosen: {estimator.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}")
-    console.print(f"{final.built}\ntrained for {steps} steps in {seconds:.0f} s: {reason}")
+    uses_all_rows = refit or fitted is None
+    reason = _why_training_ended(final, total if uses_all_rows else total - len(problem.test), max_steps, time_budget)
+    console.print(f"{final.built}\ntrained for {len(final.history_)} steps in {seconds:.0f} s: {reason}")
     if fitted is not None:
-        console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
-        for loss in fitted.losses:
-            console.print(loss)
-    if rows is not None:
-        rows.remove_files()
-    whose = ", fitted to all rows" if refit or fitted is None else ""
-    console.print(f"model{whose}: {out}{replaced}")
+        _print_scores(console, fitted)
+    if stream_of_rows is not None:
+        stream_of_rows.remove_files()
+    console.print(f"model{', fitted to all rows' if uses_all_rows else ''}: {out}{replaced}")
     if report is not None and fitted is not None:
-        write_atomically(report, pages.to_html(report_page(fitted, table.name)).encode())
+        _write_report(report, fitted, table.name)
         console.print(f"report: {report}")
+
+
+def _check_options(report: Path | None, test_fraction: float, time_budget: float | None) -> None:
+    """Refuse options of `fit` that have no meaning, before anything is read."""
+    if report is not None and report.suffix not in (".html", ".htm"):
+        raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
+    if not 0 <= test_fraction < 1:
+        raise ValueError(f"--test-fraction must be at least 0 and below 1, got {test_fraction:g}")
+    if report is not None and not test_fraction:
+        raise ValueError("a report is about test rows. Leave out --report, or --test-fraction 0")
+    if time_budget is not None and time_budget <= 0:
+        raise ValueError(f"--time-budget must be a positive number of seconds, got {time_budget:g}")
+
+
+def _open_table(
+    table: Path, target: list[str], model: str, stream: str, seed: int, out: Path, console: Console
+) -> tuple[DataFrame, TableStream | None]:
+    """All rows, or a sample of the rows and the stream of all."""
+    from inducing.tables.errors import counted
+    from inducing.tables.numbers import format_number
+    from inducing.tables.reading import read_table
+    from inducing.tables.sampling import STREAM, is_streamed, sample_table
+    from inducing.tables.streaming import TableStream
+
+    check_known("stream", stream, STREAM)
+    if not is_streamed(table, stream):
+        return read_table(table), None
+    if model in ("auto", "trees"):
+        why = f"{table.name} is streamed, and --model {model} needs all rows in memory"
+        raise ValueError(f"{why}. Use bnn or dgp, or --stream never.")
+    with _bar("sample") as advance:
+        data, count = sample_table(table, target, seed, progress=advance)
+    sample, of = format_number(len(data)), counted(count, "row")
+    console.print(f"{table.name} is streamed: a sample of {sample} of its {of} describes the columns")
+    return data, TableStream(table, count, out.with_name(f"{out.name}.stream"), partial(_bar, "encode", count))
+
+
+def _print_problem(console: Console, problem: Problem, total: int, may_change_task: bool) -> None:
+    """Print what is fitted to what: the task, numbers of rows and columns, and what was done to each column."""
+    from inducing import pages
+    from inducing.tables.errors import counted
+
+    console.print(f"{problem.task} ({problem.reason}{'; change it with --task' if may_change_task else ''})")
+    training_rows, test_rows = (
+        counted(total - len(problem.test), "training row"),
+        counted(len(problem.test), "test row"),
+    )
+    console.print(f"{training_rows}, {test_rows}, {counted(problem.inputs.shape[1], 'input column')}")
+    console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
+    for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
+        console.print(f"{name} is modelled on a log scale; change it with --target-transform")
+
+
+def _why_training_ended(
+    final: NetworkEstimator, num_rows: int, max_steps: int | None, time_budget: float | None
+) -> str:
+    """The reason for the number of steps."""
+    from inducing.tables.errors import counted
+
+    if final.limited_by_time_:
+        return f"as many steps as fit into {time_budget:g} s (--time-budget)"
+    if final.history_.held_out:
+        return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
+    if len(final.history_) < final.step_limit(num_rows):
+        return "converged"
+    default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
+    return default if max_steps is None else "the limit (--max-steps)"
+
+
+def _print_scores(console: Console, fitted: TableFit) -> None:
+    """Print the scores of the test rows, and which baselines are better."""
+    from inducing import pages
+    from inducing.tables.errors import counted
+
+    test_rows = counted(len(fitted.problem.test), "test row")
+    console.print(pages.to_rich(fitted.score_table(test_rows)), soft_wrap=False)
+    for loss in fitted.losses:
+        console.print(loss)
+
+
+def _write_report(path: Path, fitted: TableFit, name: str) -> None:
+    from inducing import pages
+    from inducing.tables.report import report_page
+
+    write_atomically(path, pages.to_html(report_page(fitted, name)).encode())
 
 
 @_messages("predict")
