@@ -8,7 +8,7 @@ import inducing
 from inducing.data import images
 from inducing.experiments.engine.report import show
 from inducing.experiments.engine.sweep import reproduce
-from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Config, run
+from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Config, build_network, run
 
 
 def result(posterior, elbo=-1.0, prior="scale", dataset="cifar10", model="resnet8"):
@@ -107,6 +107,19 @@ def test_inducing_images_of_another_size(small_images, monkeypatch):
         layer.posterior.precision_root().detach().square().log() for _, layer in network.layers.bayesian_layers()
     ]
     assert [float(each.mean()) for each in precisions] == pytest.approx([1.5] * 7 + [0.0], abs=1e-5)
+
+
+def test_a_local_last_layer_may_have_fewer_inducing_inputs(small_images):
+    (data,) = images.normalise(images.load("mnist"))
+    configs = (Config(posterior="local", channels=2, last_local=number) for number in (None, 7))
+    numbers = [
+        [
+            len(layer.posterior.inducing_inputs)
+            for _, layer in build_network(each, data.x, data.y).layers.bayesian_layers()
+        ]
+        for each in configs
+    ]
+    assert numbers == [[10, 19, 19, 99], [10, 19, 19, 7]]
 
 
 def test_the_published_numbers():
