@@ -38,7 +38,9 @@ def fit_and_score(model: str, name: str, steps: int, rate: float) -> dict[str, A
     """Fit with these settings, and score."""
     data = classes(name) if model.endswith("Classifier") else table(name, 400)
     estimator = getattr(inducing, model)(random_state=0)
-    estimator.set_params(recipe=estimator._fast_recipe(len(data[0])).replace(num_steps=steps, learning_rate=rate))
+    num_rows = len(data[0])
+    recipe = estimator._fast_recipe(num_rows, num_rows).replace(num_steps=steps, learning_rate=rate)
+    estimator.set_params(recipe=recipe)
     start = time.process_time()
     estimator.fit(*data[:2])
     seconds = time.process_time() - start

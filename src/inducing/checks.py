@@ -148,17 +148,17 @@ def check_dtype(name: str, value: Tensor, dtype: torch.dtype) -> None:
         )
 
 
-def check_weights(weights: object, rows: int) -> Tensor:
+def check_weights(weights: object, rows: int, name: str = "weights") -> Tensor:
     """Check that there is one finite, non-negative weight for each row, and that not all are zero."""
-    weights = check_tensor("weights", weights)
+    weights = check_tensor(name, weights)
     if tuple(weights.shape) != (rows,):
-        raise ValueError(f"weights must have shape ({rows},), one for each row, got {tuple(weights.shape)}")
-    check_finite("weights", weights)
+        raise ValueError(f"{name} must have shape ({rows},), one for each row, got {tuple(weights.shape)}")
+    check_finite(name, weights)
     if (weights < 0).any():
         row = int((weights < 0).nonzero()[0])
-        raise ValueError(f"weights must not be negative, but row {row} has {weights[row].item():g}")
+        raise ValueError(f"{name} must not be negative, but row {row} has {weights[row].item():g}")
     if not (weights > 0).any():
-        raise ValueError("all weights are zero. At least one weight must be positive")
+        raise ValueError(f"all {name} are zero. At least one weight must be positive")
     return weights
 
 

@@ -37,6 +37,16 @@ def test_the_noise_variance_is_that_of_held_out_rows(likelihood, doublings):
     assert find_factors(network_of(14.0), likelihood, rows, 0).noise == doublings
 
 
+def test_weights_decide_which_noise_counts():
+    """Half of the rows have eight times the noise variance of the others."""
+    noise = 0.1 * torch.randn(400, 1, generator=torch.Generator().manual_seed(1))
+    noise[200:] *= 8**0.5
+    y = X.sum(1, keepdim=True) + noise
+    for weights, doublings in ((torch.arange(400) < 200, 0), (torch.arange(400) >= 200, 3)):
+        rows = inducing.HeldOut(X, y, weights=weights.float())
+        assert find_factors(network_of(14.0), inducing.Gaussian(0.01), rows, 0).noise == doublings
+
+
 def test_draws_that_are_too_far_apart_come_closer():
     """The noise alone explains the rows, so a wide posterior costs log-likelihood."""
     noise = 0.1 * torch.randn(400, 1, generator=torch.Generator().manual_seed(1))

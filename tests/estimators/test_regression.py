@@ -91,9 +91,9 @@ def test_noise_does_not_run_away_from_the_data(regressor):
 @pytest.mark.parametrize(("rows", "weight"), [(10, 0.1), (875, 0.5)])
 def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
     """Up to 1,000 rows; with more, held-out rows choose it."""
-    assert inducing.BNNRegressor()._make_recipe(rows).temperature == weight
-    assert inducing.BNNClassifier()._make_recipe(rows).temperature == 0.1
-    assert inducing.DeepGPRegressor()._make_recipe(rows).temperature == 1.0
+    assert inducing.BNNRegressor()._make_recipe(rows, rows).temperature == weight
+    assert inducing.BNNClassifier()._make_recipe(rows, rows).temperature == 0.1
+    assert inducing.DeepGPRegressor()._make_recipe(rows, rows).temperature == 1.0
 
 
 def test_a_warm_start_goes_on():

@@ -44,15 +44,23 @@ def test_a_row_with_weight_two_counts_as_two_rows():
     rows = torch.arange(80).repeat_interleave(weights.long())
     weighted, equal = inducing.HeldOut(X, Y, weights=weights), inducing.HeldOut(X[rows], Y[rows])
     assert weighted.score(network, likelihood, 0) == pytest.approx(equal.score(network, likelihood, 0), abs=1e-12)
-    # the standard error is that of independent rows: repeated rows are not independent
-    values = equal.log_likelihoods(network, likelihood, 0)
-    assert float(equal.standard_error(values)) == pytest.approx(float(values.std(correction=0)) / len(values) ** 0.5)
-    alike = inducing.HeldOut(X, Y, weights=torch.full((80,), 7.0))
-    values = alike.log_likelihoods(network, likelihood, 0)
-    assert float(alike.standard_error(values)) == pytest.approx(float(values.std(correction=0)) / 80**0.5)
     # a row of weight zero cannot make the mean infinite
+    values = equal.log_likelihoods(network, likelihood, 0)[:80]
     values[2] = -torch.inf
     assert weighted.mean(values).isfinite()
+
+
+def test_standard_errors():
+    values = torch.tensor([1.0, 2.0, 6.0])
+    equal, alike, unequal = (
+        inducing.HeldOut(X[:3], Y[:3], weights=None if weights is None else torch.tensor(weights))
+        for weights in (None, [7.0] * 3, [1.0, 2.0, 1.0])
+    )
+    assert float(equal.standard_error(values)) == pytest.approx(float(values.std(correction=0)) / 3**0.5)
+    assert float(alike.standard_error(values)) == pytest.approx(float(equal.standard_error(values)))
+    # mean 11 / 4, deviations -7/4, -3/4, 13/4
+    assert float(unequal.mean(values)) == 2.75
+    assert float(unequal.standard_error(values)) == pytest.approx((1.75**2 + (2 * 0.75) ** 2 + 3.25**2) ** 0.5 / 4)
 
 
 def test_training_ends_with_the_best_parameters():

@@ -60,6 +60,14 @@ def test_networks_that_do_not_grow():
     assert not can_grow(inducing.Network(layers, inducing_points=torch.randn(3, 1, 4, 4)))
 
 
+def test_inducing_images_of_another_size_do_not_grow():
+    points, images, labels = torch.randn(3, 1, 4, 4), torch.randn(5, 1, 8, 8), torch.randint(0, 2, (5,))
+    network = inducing.models.resnet8((1, 8, 8), 2, channels=2, inducing_points=points)
+    assert not can_grow(network)
+    updated = inducing.update(network, inducing.Categorical(), (images, labels), num_steps=2, progress=False)
+    assert updated.inducing_points.shape == points.shape
+
+
 def test_a_grown_network_is_saved(tmp_path):
     grown = add_inducing_points(network_of(inducing.GPLayer(3, 2)), X[7:])
     inducing.save((grown, inducing.Gaussian().double()), tmp_path / "grown.safetensors")

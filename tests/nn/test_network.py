@@ -224,7 +224,7 @@ LR = inducing.Factorised(local_reparameterisation=True)
         (lambda: inducing.Network([linear(3, 4), linear(5, 1)], inducing_points=X), ValueError, r"layers\.1 Linear\(5, 1.*rows of 5 features"),
         (lambda: inducing.Network([linear(3, 1)], num_inducing=3, input_shape=(3, 2, 2)), ValueError, r"torch\.nn\.Flatten"),
         (lambda: inducing.Network([nn.Flatten(), linear(3, 1)], num_inducing=3), ValueError, "input_shape"),
-        (lambda: inducing.models.lenet((1, 8, 8), inducing_points=torch.randn(3, 1, 4, 4)), ValueError, "expected rows of"),
+        (lambda: inducing.models.lenet((1, 8, 8), inducing_points=torch.randn(3, 1, 4, 4)), ValueError, r"expected rows of .* inducing images have shape \(1, 4, 4\)"),
         (lambda: inducing.Network([nn.Flatten(), linear(16, 1)], torch.randn(3, 1, 4, 4), input_shape=(1, 8, 8)), ValueError, "global pooling"),
         (lambda: inducing.models.lenet((1, 8, 8), inducing_points=torch.randn(3, 2, 8, 8)), ValueError, "inducing_points must be"),
         (lambda: inducing.Network([inducing.Conv2d(1, 2, 3, padding=1)], torch.randn(3, 1, 4, 4), input_shape=(1, 8, 8)), ValueError, "global pooling"),

@@ -160,7 +160,7 @@ def fit(
 
 
 def _check_options(report: Path | None, test_fraction: float, time_budget: float | None) -> None:
-    """Refuse options of `fit` that have no meaning, before anything is read."""
+    """Raise an error for invalid options of `fit`, before the table is read."""
     if report is not None and report.suffix not in (".html", ".htm"):
         raise ValueError(f"a report is HTML. Name it {report.with_suffix('.html').name}, not {report.name}.")
     if not 0 <= test_fraction < 1:
@@ -195,7 +195,7 @@ def _open_table(
 
 
 def _print_problem(console: Console, problem: Problem, total: int, may_change_task: bool) -> None:
-    """Print what is fitted to what: the task, numbers of rows and columns, and what was done to each column."""
+    """Print the task, the numbers of rows and columns, and the treatment of each column."""
     from inducing import pages
     from inducing.tables.errors import counted
 
@@ -220,7 +220,7 @@ def _why_training_ended(
         return f"as many steps as fit into {time_budget:g} s (--time-budget)"
     if final.history_.held_out:
         return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
-    if len(final.history_) < final.step_limit(num_rows):
+    if not final.used_all_steps_:
         return "converged"
     default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
     return default if max_steps is None else "the limit (--max-steps)"

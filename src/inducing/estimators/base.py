@@ -31,7 +31,7 @@ from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.predicting import PredictingEstimator
 from inducing.estimators.rows import merge_equal_rows
 from inducing.estimators.targets import check_finite_rows, observed_rows
-from inducing.estimators.training import Rows, Training
+from inducing.estimators.training import Rows, Training, count_rows
 from inducing.inference.callbacks import Callback
 from inducing.inference.history import History
 from inducing.inference.inducing_points import choose_inducing_points
@@ -207,10 +207,10 @@ class NetworkEstimator(PredictingEstimator):
     ) -> None:
         """Train the network on rows whose weights have the sum ``num_data``."""
         clock = Clock(self.time_budget, checkpoint)
-        num_rows = len(data if isinstance(data, RowFile) else data[0])
+        recipe = self._make_recipe(count_rows(data), num_data)
         training = Training(
             data,
-            self._make_recipe(num_rows, num_data),
+            recipe,
             held_out,
             seed=self.seed_,
             clock=clock,
@@ -221,6 +221,7 @@ class NetworkEstimator(PredictingEstimator):
         )
         self.history_ = self._train(training, self.network_, self.likelihood_)
         self.limited_by_time_ = clock.is_limiting
+        self.used_all_steps_ = len(self.history_) >= recipe.num_steps
 
     def _evaluate(self, data: Rows) -> None:
         """Evaluate the ELBO of the fitted network."""
@@ -262,10 +263,6 @@ class NetworkEstimator(PredictingEstimator):
             total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
         return merge_equal_rows(rows[positive], y[positive], weights[positive])
-
-    def step_limit(self, num_rows: int) -> int:
-        """Return the maximum number of gradient steps: ``max_steps``, or that of the recipe for this number of rows."""
-        return self._make_recipe(num_rows, num_rows).num_steps
 
     def _auto_likelihood(self, num_rows: int) -> str:
         """The name of the likelihood for a number of rows, if none is given."""

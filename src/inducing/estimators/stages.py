@@ -139,12 +139,10 @@ class Stages(NamedTuple):
         every = max(LEAST_INTERVAL, num_steps // NUM_SCORES)
         # a plain network has one function
         samples = 1 if share == PLAIN_SHARE else 20
-        rows, folder = self.rows, training.checkpoint
+        folder, held_out = training.checkpoint, None if self.rows is None else HeldOut.from_rows(self.rows)
         training = replace(
             training,
-            held_out=None
-            if rows is None
-            else HeldOut.from_rows(rows, every=every, patience=PATIENCE, num_samples=samples),
+            held_out=held_out and replace(held_out, every=every, patience=PATIENCE, num_samples=samples),
             name=f"{training.name}, {stage}",
             checkpoint=None if folder is None else folder / stage.replace(" ", "-"),
         )

@@ -50,8 +50,9 @@ class FittedEstimator(BaseEstimator):
     seed_: int
     elbo_: float
     updated_: UpdatedNetwork
-    # whether the time budget shortened the last fit; it is not saved
+    # whether the time budget shortened the last fit, and whether it took all steps of its recipe; they are not saved
     limited_by_time_: bool
+    used_all_steps_: bool
 
     # the likelihoods of fitted estimators by name, and the encoding of their targets
     likelihoods: ClassVar[dict[str, Choice]]

@@ -22,6 +22,11 @@ from inducing.nn.network import Network
 Rows = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
 
+def count_rows(data: Rows | RowFile) -> int:
+    """The number of rows, whatever their weights."""
+    return len(data if isinstance(data, RowFile) else data[0])
+
+
 @dataclass(frozen=True, eq=False)
 class Training:
     """Rows to train on, and settings.
@@ -51,7 +56,7 @@ class Training:
     @property
     def num_rows(self) -> int:
         """The number of rows."""
-        return len(self.data if isinstance(self.data, RowFile) else self.data[0])
+        return count_rows(self.data)
 
     def fit_in_time(self, network: Network, likelihood: Likelihood) -> History:
         """Train with as many steps as fit into the time budget."""

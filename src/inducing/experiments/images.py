@@ -74,7 +74,7 @@ class Config(training.TrainingConfig):
         curve_points: Number of times that the first `CURVE_IMAGES` test images are scored during training.
         inducing_size: Height and width of the inducing images, which are cut out of the middle of the first images. Default:
             whole images.
-        hidden_log_precision: Initial log-precision of global layers but the last. Default: the paper's, -4.
+        hidden_log_precision: Initial log-precision of all global layers except the last. Default: the paper's, -4.
         last_local: Number of inducing inputs of a last layer with a local posterior. Default: the number of its inputs,
             3,137 in the network for MNIST.
     """
@@ -177,7 +177,7 @@ def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     if config.posterior == "plain":
         settings |= {"prior": "standard", "inducing_points": None, "inducing_targets": None}
     elif config.inducing_size is not None:
-        settings["inducing_points"] = _middle(settings["inducing_points"], config.inducing_size)
+        settings["inducing_points"] = _centre_crop(settings["inducing_points"], config.inducing_size)
     return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, posterior=_posterior(config), **settings)
 
 
@@ -188,13 +188,17 @@ def _posterior(config: Config) -> PosteriorOfLayers:
         return PointEstimate()
     if config.posterior == "local" and config.last_local is not None:
         return [*[LocalInducing()] * hidden, LocalInducing(config.last_local)]
+    if config.hidden_log_precision is None:
+        return config.posterior
     return training.posteriors(config, hidden, config.hidden_log_precision, "shared")
 
 
-def _middle(pictures: Tensor, size: int) -> Tensor:
+def _centre_crop(whole: Tensor, size: int) -> Tensor:
     """The square of this size in the middle of each image."""
-    top, left = ((length - size) // 2 for length in pictures.shape[2:])
-    return pictures[:, :, top : top + size, left : left + size]
+    if size > min(whole.shape[2:]):
+        raise ValueError(f"inducing_size is {size}, but images are {whole.shape[2]} x {whole.shape[3]}")
+    top, left = ((length - size) // 2 for length in whole.shape[2:])
+    return whole[:, :, top : top + size, left : left + size]
 
 
 def _scores(known: inducing.Predictive, y: Tensor, unknown: inducing.Predictive | None = None) -> Metrics:

@@ -32,7 +32,7 @@ class HeldOut:
     Arguments:
         x: Inputs.
         y: Targets.
-        weights: Weights of the rows in the mean, as those of training rows. Default: equal weights.
+        weights: Weights of the rows in the mean, with the same meaning as for training rows. Default: equal weights.
         every: Interval between scored steps.
         patience: Stop after this number of scores without a new best one. None: train to the end.
         num_samples: Number of posterior samples in a prediction.
@@ -77,14 +77,14 @@ class HeldOut:
             raise ValueError("validation has no rows")
         check_data(network, likelihood, given.x, given.y)
         if given.weights is not None:
-            check_weights(given.weights, len(given.x))
+            check_weights(given.weights, len(given.x), "weights of validation rows")
         return given
 
     @classmethod
-    def from_rows(cls, rows: tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor], **settings: int | None) -> HeldOut:
-        """Rows (x, y) or (x, y, weights) with settings."""
+    def from_rows(cls, rows: tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]) -> HeldOut:
+        """Rows (x, y) or (x, y, weights) with default settings."""
         x, y, *weights = rows
-        return cls(x, y, weights=weights[0] if weights else None, **settings)  # type: ignore[arg-type]
+        return cls(x, y, weights=weights[0] if weights else None)
 
     def identity(self) -> dict[str, Any]:
         """A description as JSON, for checkpoints."""
@@ -97,12 +97,12 @@ class HeldOut:
         return float(self.mean(self.log_likelihoods(network, likelihood, seed)))
 
     def mean(self, values: Float[Tensor, " H"]) -> Float[Tensor, ""]:
-        """The mean of one value for each row."""
+        """The weighted mean of one value per row."""
         weights, values = self._counted(values)
         return (weights * values).sum() / weights.sum()
 
     def standard_error(self, values: Float[Tensor, " H"]) -> Float[Tensor, ""]:
-        """The standard error of the mean."""
+        """The standard error of the weighted mean, for independent rows."""
         # sqrt(sum_i w_i^2 (v_i - m)^2) / sum_i w_i
         weights, kept = self._counted(values)
         return (weights * (kept - self.mean(values))).square().sum().sqrt() / weights.sum()

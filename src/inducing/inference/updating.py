@@ -106,8 +106,8 @@ def update(
             Without ``num_steps`` this concerns a `GPLayer` at the end of the network: up to this number of new rows it is
             updated exactly, at a cost that is cubic in this number; further rows update its values at the inducing points
             (FITC approximation). Default: 200. With ``num_steps`` it concerns all layers, if those that use inducing
-            points have `GlobalInducing` posteriors and there is no `InducingNorm`; other networks keep their inducing
-            points. Default: 100.
+            points have `GlobalInducing` posteriors, there is no `InducingNorm`, and inducing images have the size of the
+            data; other networks keep their inducing points. Default: 100.
         settings: Settings of the steps, as for `inducing.fit`, e.g. ``batch_size=500, progress=False``.
 
     Example:

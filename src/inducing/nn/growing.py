@@ -29,11 +29,12 @@ def can_grow(network: Network) -> bool:
 
     All layers that use the inducing points must have `GlobalInducing` posteriors. No Gaussian process may have inducing
     inputs of its own, because a saved network is built again with as many of them as it has inducing points. `InducingNorm`
-    is not allowed, since it changes with the points.
+    is not allowed, since it changes with the points. New points are rows of data, so inducing images must have their size.
     """
     layers = [layer for _, layer in network.layers.bayesian_layers()]
     return (
         network.inducing_points is not None
+        and network.inducing_points.shape[1:] == network.input_shape
         and all(isinstance(layer.posterior, PseudoLikelihood) for layer in layers if layer.needs_inducing)
         and not any(layer.starts_from_rows for layer in layers)
         and not any(isinstance(part, InducingNorm) for _, part in network.layers.walk())

@@ -15,9 +15,9 @@ from inducing.nn.posteriors.optimal import OptimalInducing
 
 
 def infer_input_shape(first: nn.Module, inducing_points: Tensor | None, given: int | Shape | None) -> Shape:
-    """Return the shape of one input row: as given by the user, of the inducing points, or of the first layer.
+    """Return the shape of one input row: the given shape, else that of the inducing points, else that of the first layer.
 
-    Inducing images may have another height and width than the given shape.
+    Inducing images may have a different height and width.
     """
     shape = (int(given),) if isinstance(given, int | Integral) else None if given is None else tuple(given)
     if inducing_points is not None:

@@ -28,7 +28,13 @@ from inducing.nn.layers.normalisation import InducingNorm
 from inducing.nn.layers.parts import Parts
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.posteriors.optimal import OptimalModule
-from inducing.nn.validation import check_conditionals, check_inducing_use, check_optimal, check_resampling
+from inducing.nn.validation import (
+    check_conditionals,
+    check_inducing_use,
+    check_optimal,
+    check_other_size,
+    check_resampling,
+)
 
 
 class Network(nn.Module):
@@ -45,7 +51,7 @@ class Network(nn.Module):
             one-hot.
         num_inducing: Number of inducing points to draw from N(0, 1), if none are given.
         input_shape: Shape of one input row, if neither inducing points nor a first `Linear` determine it. Inducing images
-            may have another height and width than this if the network runs on both, as with global pooling.
+            may have a different height and width if the network runs on both, as with global pooling.
         learn_inducing_locations: Whether the inducing points are learned.
         generator: Source of random initial values. Default: torch's global generator.
 
@@ -106,7 +112,13 @@ class Network(nn.Module):
         for _, part in self.layers.walk():
             if isinstance(part, Deterministic):
                 part.to(reference.device, reference.dtype)
-        self.output_shape = self.layers.build("layers", start).input_shape
+        try:
+            self.output_shape = self.layers.build("layers", start).input_shape
+        except ValueError as error:
+            if shape == self.input_shape:
+                raise
+            sizes = f"The inducing images have shape {shape}, the inputs {self.input_shape}"
+            raise ValueError(f"{error}. {sizes}") from error
         for _, layer in bayesian:
             if layer.starts_from_rows:
                 for name, parameter in layer.posterior.named_parameters():
@@ -121,7 +133,7 @@ class Network(nn.Module):
         if inducing_points is not None:
             self.to(device=inducing_points.device, dtype=inducing_points.dtype)
         if shape != self.input_shape:
-            self._check_other_size(shape)
+            check_other_size(self, shape)
 
     @property
     def num_inducing(self) -> int | None:
@@ -266,27 +278,6 @@ class Network(nn.Module):
         with torch.no_grad():
             draw = self.draw(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
         return FunctionSamples(draw.function, self.input_shape, self.dtype)
-
-    def _check_other_size(self, inducing_shape: Shape) -> None:
-        """Raise an error if the layers, built for the size of the inducing images, do not run on the inputs."""
-        inputs = torch.zeros(1, *self.input_shape, dtype=self.dtype, device=self.device)
-        if inputs.is_meta:
-            # a network that is being loaded was checked when it was made
-            return
-        try:
-            with torch.no_grad():
-                outputs = self.draw(1, seeded(0, "other size"))(inputs)
-        except RuntimeError as error:
-            raise ValueError(
-                f"inducing images of shape {inducing_shape} need a network that also runs on inputs of shape "
-                f"{self.input_shape}, with global pooling (torch.nn.AdaptiveAvgPool2d) before a linear layer: {error}"
-            ) from error
-        if tuple(outputs.shape[2:]) != self.output_shape:
-            raise ValueError(
-                f"the outputs have shape {self.output_shape} for inducing images of shape {inducing_shape}, but "
-                f"{tuple(outputs.shape[2:])} for inputs of shape {self.input_shape}. Use global pooling, "
-                "torch.nn.AdaptiveAvgPool2d, or inducing images of the same size"
-            )
 
     @property
     def _reference(self) -> Tensor:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import torch
 from torch import Tensor
 
+from inducing.errors import FactorisationError
+from inducing.linalg.noise import seeded
+from inducing.nn.context import Shape
 from inducing.nn.layers.gp import GPLayer
 from inducing.nn.layers.parts import Parts
 from inducing.nn.layers.residual import Residual
 from inducing.nn.posteriors.optimal import OptimalInducing
+
+if TYPE_CHECKING:
+    from inducing.nn.network import Network
 
 
 def check_inducing_use(parts: Parts, inducing_points: Tensor | None, num_inducing: int | None) -> None:
@@ -34,6 +43,35 @@ def check_optimal(parts: Parts, learn_inducing_locations: bool) -> None:
         raise ValueError(
             f"{optimal[0]} has an OptimalInducing posterior, which is exact only if the inducing points are the data. "
             "Pass learn_inducing_locations=False"
+        )
+
+
+def check_other_size(network: Network, inducing_shape: Shape) -> None:
+    """Raise an error if a network that was built for the size of its inducing images does not run on its inputs."""
+    if network.optimal_last is not None:
+        raise ValueError(
+            f"the last layer has an OptimalInducing posterior, which is exact only if the inducing points are the data, but "
+            f"the inducing images have shape {inducing_shape}, the inputs {network.input_shape}"
+        )
+    inputs = torch.zeros(1, *network.input_shape, dtype=network.dtype, device=network.device)
+    if inputs.is_meta:
+        # a network that is being loaded has shapes but no values
+        return
+    try:
+        with torch.no_grad():
+            outputs = network.draw(1, seeded(0, "other size"))(inputs)
+    except FactorisationError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"inducing images of shape {inducing_shape} need a network that also runs on inputs of shape "
+            f"{network.input_shape}, with global pooling (torch.nn.AdaptiveAvgPool2d) before a linear layer: {error}"
+        ) from error
+    if tuple(outputs.shape[2:]) != network.output_shape:
+        raise ValueError(
+            f"the outputs have shape {network.output_shape} for inducing images of shape {inducing_shape}, but "
+            f"{tuple(outputs.shape[2:])} for inputs of shape {network.input_shape}. Use global pooling, "
+            "torch.nn.AdaptiveAvgPool2d, or inducing images of the same size"
         )
 
 

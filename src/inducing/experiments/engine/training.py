@@ -91,7 +91,7 @@ def initial_values(config: TrainingConfig, x: Tensor, y: Tensor) -> dict[str, An
 
 
 def posteriors(
-    config: TrainingConfig, num_hidden: int, hidden_log_precision: float | None, precision: PrecisionKind
+    config: TrainingConfig, num_hidden: int, hidden_log_precision: float, precision: PrecisionKind
 ) -> str | list[Posterior]:
     """The posterior named by a configuration. Hidden layers with global inducing points have their own initial precision."""
     if config.posterior != "global":
