@@ -48,6 +48,18 @@ def test_the_warm_up_is_that_of_the_paper():
     assert inducing.Recipe(temperature=0.5).temperature_at(0, steps_per_epoch=3) == 0.5
 
 
+def test_a_warm_up_as_a_fraction_of_the_steps():
+    recipe = inducing.Recipe(kl_warmup_fraction=0.4, temperature=0.5, num_steps=50)
+    assert recipe.warmup_steps(steps_per_epoch=3) == 20
+    found = [recipe.temperature_at(step, steps_per_epoch=3) for step in (0, 1, 2, 10, 19, 20, 49)]
+    assert found == pytest.approx([0, 0, 0.05, 0.25, 0.45, 0.5, 0.5])
+    longer = recipe.replace(num_steps=100)
+    assert longer.temperature_at(20, steps_per_epoch=3) == 0.25
+    assert recipe.replace(schedule="constant").depends_on_num_steps
+    assert "kl_warmup_fraction" not in inducing.Recipe().identity()
+    assert recipe.identity()["kl_warmup_fraction"] == 0.4
+
+
 def test_numbers_are_whole():
     assert type(inducing.Recipe(kl_warmup_epochs=np.int64(1)).kl_warmup_epochs) is int
     with pytest.raises(TypeError, match="num_steps must be a whole number, got '100'"):
@@ -69,6 +81,8 @@ def test_a_recipe_prints_all_its_settings():
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"early_fraction": 1.5}, "early_fraction"),
         ({"schedule": "linear"}, "unknown schedule"),
+        ({"kl_warmup_fraction": -0.1}, "kl_warmup_fraction must be between 0 and 1"),
+        ({"kl_warmup_fraction": 0.1, "kl_warmup_epochs": 2}, "not both"),
     ],
 )
 def test_impossible_settings_are_refused(changes, message):

@@ -35,6 +35,7 @@ class Recipe:
         early_fraction: Fraction of all steps that use ``early_samples``.
         temperature: Weight of the KL, below 1 for a cold posterior. The reported ELBO is never tempered.
         kl_warmup_epochs: Epochs over which the weight of the KL increases from 0 to the temperature, in ten equal steps.
+        kl_warmup_fraction: The same as a fraction of all steps, in place of a number of epochs.
         whole_last_kl: Whether temperature and warm-up apply to all layers except the last, whose KL has weight 1. This is
             always so for an optimal last layer.
         closed_form_kl: Whether to use the closed-form KL of a layer given its inputs if its gradient has a smaller variance
@@ -60,13 +61,14 @@ class Recipe:
     optimal_start: bool = False
     patience: int | None = None
     micro_batch_size: int | None = None
+    kl_warmup_fraction: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size", "num_samples", "early_samples", "patience", "micro_batch_size"):
             # NumPy scalars are not JSON-serialisable
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_whole(name, getattr(self, name)))
-        for name in ("learning_rate", "early_fraction", "temperature"):
+        for name in ("learning_rate", "early_fraction", "temperature", "kl_warmup_fraction"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
@@ -75,8 +77,11 @@ class Recipe:
             raise ValueError(
                 f"temperature and kl_warmup_epochs must not be negative, got {self.temperature}, {self.kl_warmup_epochs}"
             )
-        if not 0 <= self.early_fraction <= 1:
-            raise ValueError(f"early_fraction must be between 0 and 1, got {self.early_fraction}")
+        for name in ("early_fraction", "kl_warmup_fraction"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+        if self.kl_warmup_epochs and self.kl_warmup_fraction:
+            raise ValueError("give kl_warmup_epochs or kl_warmup_fraction, not both")
         if not callable(self.schedule) and self.schedule not in ("constant", "cosine"):
             raise ValueError(
                 f'unknown schedule {self.schedule!r}. Use "constant", "cosine", or a function of the fraction of steps done'
@@ -100,26 +105,32 @@ class Recipe:
         With a warm-up over 100 epochs it is 0 in the first ten epochs, 0.1 times the temperature in the next ten, ..., and
         the temperature after 100 epochs. This is the paper's scheme for CIFAR-10.
         """
-        warmup_steps = self.kl_warmup_epochs * steps_per_epoch
+        warmup_steps = self.warmup_steps(steps_per_epoch)
         if step >= warmup_steps:
             return self.temperature
         return self.temperature * (math.floor(WARMUP_STAGES * step / warmup_steps) / WARMUP_STAGES)
 
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        """Return the number of steps before the KL has its whole weight."""
+        return round(self.kl_warmup_fraction * self.num_steps) or self.kl_warmup_epochs * steps_per_epoch
+
     @property
     def depends_on_num_steps(self) -> bool:
         """Whether the settings of a step depend on the total number of steps."""
-        return self.schedule != "constant" or self.early_samples is not None
+        return self.schedule != "constant" or self.early_samples is not None or self.kl_warmup_fraction > 0
 
     def identity(self) -> dict[str, Any]:
-        """Return all settings except num_steps as JSON, micro_batch_size only if it is set.
+        """Return all settings except num_steps as JSON, micro_batch_size and kl_warmup_fraction only if they are set.
 
         A schedule that is a function is described by its values.
         """
         settings = dataclasses.asdict(self)
         del settings["num_steps"]
+        # as in checkpoints from before these settings
         if self.micro_batch_size is None:
-            # as in checkpoints from before this setting
             del settings["micro_batch_size"]
+        if not self.kl_warmup_fraction:
+            del settings["kl_warmup_fraction"]
         if callable(self.schedule):
             settings["schedule"] = [self.schedule(progress / 10) for progress in range(11)]
         return settings

@@ -122,7 +122,7 @@ class Run:
         if patience is None:
             return None
         # both compared windows must be after the warm-up of the KL
-        first = self.recipe.kl_warmup_epochs * self.batches.steps_per_epoch + 2 * patience
+        first = self.recipe.warmup_steps(self.batches.steps_per_epoch) + 2 * patience
         return StopReason.PATIENCE if state.step >= first and state.history.has_plateaued(patience) else None
 
     def _explain_divergence(self, terms: ELBOTerms) -> str:

@@ -37,6 +37,8 @@ class TrainingConfig:
         train_samples: Number of posterior samples in each step. None: that of the recipe.
         test_samples: Number of posterior samples of the ELBO and of predictions.
         split: Number of the split of the data, and the seed of the run.
+        kl_warmup_fraction: Fraction of the steps in which the weight of the KL increases from 0 to 1. Default: that of the
+            recipe.
         doublings: How often the number of steps may be doubled until training has converged on split 0. None: no check.
     """
 
@@ -50,6 +52,7 @@ class TrainingConfig:
     train_samples: int | None = 10
     test_samples: int = 100
     split: int = 0
+    kl_warmup_fraction: float | None = None
     doublings: int | None = None
 
 
