@@ -29,3 +29,15 @@ def test_it_is_on_again_after_a_draw():
     with torch.autocast("cpu", torch.bfloat16):
         network.draw(1)
         assert torch.is_autocast_enabled("cpu")
+
+
+def test_draws_of_an_updated_network_are_not_autocast():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(20, 2, generator=generator)
+    network = inducing.models.mlp(2, 1, [5], inducing_points=x[:8], inducing_targets=x[:8, :1])
+    likelihood = inducing.Gaussian(0.01)
+    updated = inducing.update(network, likelihood, (x, x[:, :1]))
+    with torch.autocast("cpu", torch.bfloat16):
+        functions = updated.sample_functions(2, 0)
+    assert {tensor.dtype for tensor in functions.buffers() if tensor.is_floating_point()} == {torch.float32}
+    torch.testing.assert_close(functions(x), updated.sample_functions(2, 0)(x))

@@ -89,3 +89,15 @@ def test_the_adjustable_glibc_accepts_the_settings(monkeypatch):
         # mallopt returns 1 if it accepts a value
         assert found.mallopt(parameter, memory.LARGEST_INT) == 1
         assert found.mallopt(parameter, value) == 1
+
+
+def test_predict_and_evaluate_keep_memory_between_batches(library):
+    network, likelihood = inducing.models.mlp(2, 1, [3], num_inducing=4), inducing.Gaussian()
+    x, y = torch.zeros(5, 2), torch.zeros(5, 1)
+    inducing.predict(network, likelihood, x, 2)
+    inducing.evaluate(network, likelihood, (x, y), 2)
+    assert library.calls == []
+    inducing.predict(network, likelihood, x, 2, batch_size=3)
+    assert library.calls == RAISED + RESTORED
+    inducing.evaluate(network, likelihood, (x, y), 2, batch_size=3)
+    assert library.calls == 2 * (RAISED + RESTORED)

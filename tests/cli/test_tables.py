@@ -1,5 +1,6 @@
 """Tables in the terminal: the whole path through the real command, and what it tells."""
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -296,3 +297,18 @@ def test_export(model, monkeypatch):
     rows = estimator.schema_.encode(TABLE[list(INPUTS)]) if estimator.schema_ else TABLE[list(INPUTS)].to_numpy(float)
     (mean,) = session.run(["mean"], {"x": rows})
     np.testing.assert_allclose(mean, estimator.predict(TABLE[list(INPUTS)]), rtol=1e-5)
+
+
+def test_predictions_are_compressed_by_the_name_of_the_file(model):
+    run("predict", model, "t.csv", "--out", "plain.csv")
+    run("predict", model, "t.csv", "--out", "small.csv.gz")
+    assert gzip.decompress(Path("small.csv.gz").read_bytes()) == Path("plain.csv").read_bytes()
+
+
+def test_the_model_is_saved_before_the_scores(here, monkeypatch):
+    def fail(*arguments):
+        raise MemoryError("no scores")
+
+    monkeypatch.setattr(fitting, "score_fit", fail)
+    assert isinstance(run("fit", "t.csv", "--target", "price", "--max-steps", 2).exception, MemoryError)
+    assert len(inducing.load("model.safetensors")["estimator"].history_) == 2

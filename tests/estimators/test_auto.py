@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 import inducing
 from inducing.estimators import auto
+from inducing.tables.schema import learn_schema
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(120, 2))
@@ -107,3 +108,52 @@ def test_new_rows_update_the_chosen_estimator():
     assert np.array_equal(model.predict(X), model.estimator_.predict(X))
     with pytest.raises(ValueError, match=r"AutoRegressor cannot be saved. Save its estimator_"):
         inducing.save(model, "model.safetensors")
+
+
+@pytest.mark.parametrize("seed", range(12, 16))
+def test_each_class_keeps_a_row_to_learn_from(seed):
+    """With 9 + 1 labels, a split at random would hold out the only row of a class for some seeds."""
+    x, y = X[:10], np.arange(10) == 3
+    candidates = {
+        "bnn": inducing.BNNClassifier([3], max_steps=2),
+        "trees": inducing.TreeBNNClassifier([3], max_steps=2),
+    }
+    model = inducing.AutoClassifier(candidates, random_state=seed).fit(x, y)
+    assert model.classes_.tolist() == [False, True]
+    assert all(score < 0 for score in model.scores_.values())
+
+
+def test_held_out_rows_do_not_know_their_targets():
+    """Effects of levels are learned without the held-out rows, so their score is that of new rows.
+
+    With the effects of all rows it is 0.15 nats higher.
+    """
+    random = np.random.default_rng(1)
+    effects = random.normal(size=300)
+
+    def make_rows(number):
+        levels = random.integers(0, 300, number)
+        table = pd.DataFrame({"level": [f"level {k}" for k in levels], "x": random.normal(size=number)})
+        return table, effects[levels] + random.normal(size=number)
+
+    (table, y), (new_table, new_y) = make_rows(900), make_rows(2000)
+    encoded = learn_schema(table, targets=pd.DataFrame({"y": (y - y.mean()) / y.std()}))
+    settings = {"max_steps": 100, "likelihood": "gaussian", "num_inducing": 20}
+    candidate = inducing.BNNRegressor([5], schema=encoded.schema, **settings)
+    model = inducing.AutoRegressor({"bnn": candidate}, random_state=0).fit(encoded, y)
+    with pytest.warns(inducing.TableWarning, match="level"):
+        score = inducing.log_likelihood_score(model.estimator_, new_table, new_y)
+    assert model.scores_["bnn"] < score + 0.07
+
+
+def test_an_estimator_learns_the_effects_of_its_own_rows():
+    """A schema may know the effects in other rows, and an encoded table may come from it."""
+    random = np.random.default_rng(0)
+    numbers = random.integers(0, 30, 300)
+    table, y = pd.DataFrame({"level": [f"level {k}" for k in numbers]}), numbers.astype(float)
+    encoded = learn_schema(table, targets=pd.DataFrame({"y": random.normal(size=300)}))
+    model = inducing.BNNRegressor([5], schema=encoded.schema, max_steps=3, random_state=0).fit(encoded, y)
+    (column,) = model.schema_.columns
+    effects = np.array(column.effects)[:, 0]
+    assert np.corrcoef(effects, [float(level.removeprefix("level ")) for level in column.categories])[0, 1] > 0.99
+    assert np.array_equal(model.predict(encoded), model.predict(table))

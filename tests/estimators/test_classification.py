@@ -177,7 +177,7 @@ def test_text_labels_take_the_memory_of_their_letters_and_not_what_the_file_decl
 
 def test_a_random_state_with_a_state_of_its_own_cannot_be_saved():
     model = inducing.BNNClassifier(**{**SMALL, "max_steps": 1, "random_state": np.random.RandomState(0)}).fit(X, Y)
-    with pytest.raises(ValueError, match=r"random_state: RandomState.* cannot be saved"):
+    with pytest.raises(ValueError, match=r"random_state is a RandomState, which a file cannot hold\. Set an integer"):
         model.to_state()
 
 
@@ -255,3 +255,26 @@ def test_class_weights_are_weights_of_rows(tmp_path):
     assert np.array_equal(again.predict_proba(rows), by_class.predict_proba(rows))
     with pytest.raises(ValueError, match="class_weight"):
         inducing.BNNClassifier(class_weight="equal", **settings).fit(rows, labels)
+
+
+def test_held_out_rows_have_the_weights_of_their_classes(monkeypatch):
+    seen = []
+    run = inducing.BNNClassifier._run
+    monkeypatch.setattr(
+        inducing.BNNClassifier,
+        "_run",
+        lambda self, data, num_data, held_out, *rest: (
+            seen.append(held_out),
+            run(self, data, num_data, held_out, *rest),
+        )[1],
+    )
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.array(["a"] * 30 + ["b"] * 10)
+    model = inducing.BNNClassifier([3], max_steps=2, class_weight="balanced", random_state=0)
+    model.fit(x, y, eval_set=(x[28:32], y[28:32]))
+    model.fit(x, y, eval_set=(x[28:32], y[28:32], [1.0, 2.0, 3.0, 4.0]))
+    expected = np.array([2 / 3, 2 / 3, 2, 2])
+    np.testing.assert_allclose(seen[0][2], expected)
+    np.testing.assert_allclose(seen[1][2], expected * [1, 2, 3, 4])
+    with pytest.raises(TypeError, match="eval_set must be a pair"):
+        model.fit(x, y, eval_set=(x,))

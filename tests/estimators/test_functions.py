@@ -59,3 +59,16 @@ def test_text_columns_are_encoded_before():
         functions(torch.zeros(4, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match="X contains NaN"):
         functions(torch.full((4, 3), torch.nan))
+
+
+def test_another_fit_leaves_drawn_functions_as_they_are():
+    model = inducing.BNNRegressor([5], **SMALL).fit(X, Y[:, 0])
+    functions = model.sample_functions(3)
+    before = functions(X)
+    model.fit(7 * X, Y[:, 0] - 1e4)
+    assert np.array_equal(functions(X), before)
+
+
+def test_a_number_of_functions_that_is_zero():
+    with pytest.raises(ValueError, match="n_samples"):
+        inducing.BNNRegressor([5], **SMALL).fit(X, Y[:, 0]).sample_functions(0)

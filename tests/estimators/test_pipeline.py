@@ -51,3 +51,11 @@ def test_the_scores_are_those_of_predictions():
     assert np.isfinite(cross_val_score(classifier, X, LABELS, scoring=inducing.log_likelihood_score, cv=2)).all()
     with pytest.raises(ValueError, match="log_likelihood_score for classes"):
         inducing.crps_score(classifier, X, LABELS)
+
+
+@pytest.mark.parametrize("label", ["aa", "zz"])
+def test_labels_that_the_fit_has_not_seen_are_refused(label):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    model = inducing.BNNClassifier([3], max_steps=2, random_state=0).fit(x, np.where(x[:, 0] > 0, "b", "c"))
+    with pytest.raises(ValueError, match=f"y has the label '{label}', but the fitted classes are"):
+        inducing.log_likelihood_score(model, x[:2], ["b", label])

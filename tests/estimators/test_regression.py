@@ -99,9 +99,8 @@ def test_the_weight_of_the_kl_grows_with_the_rows(rows, weight):
 def test_a_warm_start_goes_on():
     quick = {**SMALL, "hidden": (10,), "max_steps": 10}
     model = inducing.BNNRegressor(**quick, warm_start=True).fit(X, Y)
-    network, first = model.network_, model.history_[-1].objective
+    first = model.history_[-1].objective
     model.fit(X, Y)
-    assert model.network_ is network
     assert model.history_[-1].objective > first
     cold = inducing.BNNRegressor(**quick).fit(X, Y)
     assert cold.fit(X, Y).history_[-1].objective == pytest.approx(first)
@@ -278,3 +277,56 @@ def test_a_fit_leaves_the_global_generators_alone():
 def test_text_targets_are_refused_with_an_example():
     with pytest.raises(ValueError, match=r"y contains text.*'red'.*classifier"):
         inducing.BNNRegressor().fit(np.zeros((3, 1)), ["1.5", "red", "2"])
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_log_scale_is_chosen_once_with_the_weights_of_the_rows(weighted):
+    """Half of the rows decide by their weight. The noise is chosen by the same scale as that of the targets."""
+    x = np.random.default_rng(1).normal(size=(1100, 2))
+    y = np.where(np.arange(1100) < 550, np.exp(x[:, 0]), 30 + x[:, 0])
+    weights = np.where(np.arange(1100) < 550, 3.0, 1e-3) if weighted else None
+    model = inducing.BNNRegressor(target_transform="auto", max_steps=3, random_state=0).fit(x, y, weights)
+    assert model.targets_.is_log == (weighted,)
+    assert isinstance(model.likelihood_, inducing.Gaussian) is weighted
+    assert np.isfinite(model.predict(x[:5])).all()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_fit_that_ends_early_leaves_the_estimator_as_it_was(error, tmp_path):
+    def stop(record):
+        if record.step == 3:
+            raise error("stop")
+
+    model = inducing.BNNRegressor(**SMALL)
+    with pytest.raises(error):
+        model.fit(X, Y, callbacks=stop)
+    assert not hasattr(model, "network_")
+    for warm_start in (False, True):
+        model.set_params(warm_start=warm_start).fit(X, Y)
+        before, elbo = model.predict(X), model.elbo_
+        with pytest.raises(error):
+            model.fit(X, 5 * Y, callbacks=stop)
+        assert np.array_equal(model.predict(X), before)
+        assert model.elbo_ == elbo
+        inducing.save(model, tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("posterior", [None, [], 3])
+def test_a_posterior_that_is_none(posterior):
+    with pytest.raises(TypeError, match=r"posterior must be a name, a Posterior, or a list .* e\.g\. 'global', got"):
+        inducing.BNNRegressor(posterior=posterior).fit(X, Y)
+
+
+def test_rows_with_weights_but_without_targets():
+    y = BOTH.copy()
+    y[:30] = np.nan
+    weights = np.where(np.arange(60) < 30, 1.0, 0.0)
+    with pytest.raises(ValueError, match="no row with a positive weight has a target"):
+        inducing.BNNRegressor(**SMALL).fit(X, y, weights)
+
+
+def test_imputed_values_are_counted():
+    table = pd.DataFrame({"size": X[:, 0], "colour": np.where(X[:, 1] > 3, "red", "blue")})
+    table.loc[:2, "size"] = np.nan
+    with pytest.warns(inducing.TableWarning, match=r"missing values are imputed in 'size' \(3\)"):
+        inducing.BNNRegressor(**{**SMALL, "max_steps": 2}).fit(table, Y)

@@ -38,3 +38,16 @@ def test_settings_are_those_of_the_version_that_saved():
     assert model.recipe.num_steps == 3
     assert [column.fill for column in model.schema.columns][-1] == "blue"
     assert inducing.load(FOLDER / "classifier.safetensors").classes_.tolist() == ["x", "y", "z"]
+
+
+def test_scores_of_held_out_rows_the_bound_and_weights_of_classes_are_kept(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = inducing.BNNClassifier((3,), max_steps=20, class_weight={"a": 1.0, "b": 2.0}, random_state=0)
+    model.fit(x, np.where(x[:, 0] > 0, "a", "b"), eval_set=(x, np.where(x[:, 0] > 0, "a", "b")))
+    model.history_.bound = "tight-conditional ELBO"
+    inducing.save(model, tmp_path / "model.safetensors")
+    loaded = inducing.load(tmp_path / "model.safetensors")
+    assert model.history_.held_out
+    assert loaded.history_.held_out == model.history_.held_out
+    assert loaded.history_.bound == "tight-conditional ELBO"
+    assert loaded.get_params() == model.get_params()

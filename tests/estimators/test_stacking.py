@@ -111,3 +111,18 @@ def test_trees_learn_from_observed_targets():
     model = inducing.TreeBNNRegressor([5], max_steps=2, random_state=0).fit(x, y)
     standardised = (y[:40, 0] - y[:40, 0].mean()) / y[:40, 0].std()
     assert np.abs(model.trees_.predict(x[:40])[:, 0] - standardised).mean() < 0.2
+
+
+def test_a_warm_start_keeps_the_trees():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = inducing.TreeBNNRegressor([5], max_steps=3, num_inducing=10, warm_start=True, random_state=0)
+    model.fit(x, x[:, 0])
+    trees = model.trees_
+    model.fit(x, -x[:, 0])
+    assert model.trees_ is trees
+
+
+def test_one_class():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    model = inducing.TreeBNNClassifier([5], max_steps=3, random_state=0).fit(x, np.full(20, "yes"))
+    assert (model.predict_proba(x) == 1).all()

@@ -62,10 +62,10 @@ def test_held_out_rows_choose_factors_before_they_return(monkeypatch):
         weights.append(rows.weights)
         return Factors(noise=2)
 
-    def recorded(self, stage, network, likelihood, share, **changes):
+    def recorded(self, stage, network, likelihood, share, *num_draws, **changes):
         if stage == "all rows":
             found.append((likelihood.base_variance.item(), self.training.data[0]))
-        return fit(self, stage, network, likelihood, share, **changes)
+        return fit(self, stage, network, likelihood, share, *num_draws, **changes)
 
     monkeypatch.setattr(stages, "find_factors", find_factors)
     monkeypatch.setattr(stages.Stages, "fit", recorded)
@@ -105,7 +105,7 @@ def test_temperatures_are_tried_as_long_as_they_help(scores, best, tried):
         seen.add(place)
         return scores[place]
 
-    assert stages.climb(score, stages.FIRST, 5) == best
+    assert stages.find_peak(score, stages.FIRST, 5) == best
     assert seen == tried
 
 

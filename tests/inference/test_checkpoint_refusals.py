@@ -163,3 +163,15 @@ def test_a_loader_whose_order_cannot_be_repeated_is_refused(tmp_path):
     with pytest.raises(Stop):
         fit(tmp_path, data=loader, callbacks=[stop_at(5)])
     assert numbers(fit(tmp_path, data=loader)[1]) == numbers(fit(None, data=loader)[1])
+
+
+def test_another_jitter_is_another_run(tmp_path):
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]
+
+    def fit(jitter):
+        network = inducing.Network([inducing.GPLayer(1, 1, jitter=jitter)], inducing_points=x[:6])
+        inducing.fit(network, inducing.Gaussian().double(), (x, x), num_steps=2, checkpoint=tmp_path, progress=False)
+
+    fit(1e-6)
+    with pytest.raises(inducing.CheckpointError, match="network"):
+        fit(1e-1)

@@ -1,5 +1,6 @@
 """Held-out rows in `fit`: scores, the best parameters, early stopping, checkpoints."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -128,3 +129,60 @@ def test_bad_rows(validation, error, message):
         fit(*model(), validation)
     with pytest.raises(ValueError, match="every"):
         inducing.HeldOut(X, Y, every=0)
+
+
+def test_what_was_best_is_forgotten_when_its_step_is_undone():
+    scores = Scores()
+    for step, score, value in ((50, -1.0, 50.0), (100, 5.0, 100.0), (100, -2.0, 100.5)):
+        scores.add(step, score, [torch.tensor(value)])
+    assert scores.scores == [(50, -1.0), (100, -2.0)]
+    assert scores.best == [torch.tensor(50.0)]
+    scores.add(150, -0.5, [torch.tensor(150.0)])
+    assert scores.best == [torch.tensor(150.0)]
+
+
+def test_a_score_that_is_nan_is_the_worst():
+    scores = Scores()
+    for step, score in ((1, float("nan")), (2, -1.0), (3, -2.0)):
+        scores.add(step, score, [torch.tensor(float(step))])
+    assert scores.best == [torch.tensor(2.0)]
+    assert not scores.are_stale(2)
+
+
+def test_scores_during_the_warm_up_of_the_kl_do_not_count(tmp_path):
+    """Training goes on after them, and ends with parameters that were trained with the whole KL, also if it continues."""
+    settings = {"num_steps": 24, "kl_warmup_fraction": 0.5, "schedule": "constant"}
+    held_out = inducing.HeldOut(*REST, every=2, patience=2)
+
+    class Falling(inducing.HeldOut):
+        """Each score is below the one before."""
+
+        def score(self, *_):
+            counts.append(len(counts))
+            return -float(len(counts))
+
+    counts = []
+    history = fit(*model(), Falling(*REST, every=2, patience=2), **settings)
+    assert len(history) == 16, "two more scores than the first one that counts, at step 12"
+    assert max(history.held_out, key=lambda each: each[1])[0] == 2
+    whole, parts = model(), model()
+    wanted = fit(*whole, held_out, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        fit(*parts, held_out, **settings, checkpoint=tmp_path, callbacks=interrupt_at(7))
+    parts = model()
+    found = fit(*parts, held_out, **settings, checkpoint=tmp_path)
+    assert found.held_out == wanted.held_out
+    assert all(map(torch.equal, whole[0].parameters(), parts[0].parameters()))
+
+
+def interrupt_at(step):
+    def interrupt(record):
+        if record.step == step:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
+def test_numbers_of_numpy(tmp_path):
+    held_out = inducing.HeldOut(*REST, every=np.int64(2))
+    assert fit(*model(), held_out, num_steps=4, checkpoint=tmp_path).held_out[0][0] == 2

@@ -9,6 +9,7 @@ from torch.distributions import MultivariateNormal, Normal
 
 import inducing
 from inducing.inference.mixtures import divide, optimal_log_weights
+from inducing.inference.parallel.division import shares
 
 X = torch.linspace(-2, 2, 24, dtype=torch.float64).mul(7).sin().reshape(8, 3)
 Y = (2 * X[:, :1]).sin() + X[:, 1:2]
@@ -231,3 +232,26 @@ def test_wrong_arguments():
             inducing.Mixture([hidden(), hidden(1)], log_weights)
     with pytest.raises(TypeError, match="likelihood"):
         inducing.Mixture([hidden()]).elbo((X, Y), gaussian())
+
+
+@pytest.mark.parametrize(("weights", "total"), [([0.25] * 4, 8), ([0.85, 0.05, 0.05, 0.05], 100)])
+@pytest.mark.parametrize("num_parts", [1, 3, 8])
+def test_parts_of_the_draws_have_the_weights_together(weights, total, num_parts):
+    """As processes that divide them draw them. Component k is the constant k."""
+    networks = []
+    for index in range(4):
+        network = inducing.Network([inducing.Linear(1, 1, posterior="factorised")])
+        with torch.no_grad():
+            # the bias is this mean over the root of the fan-in, and almost certain
+            network.layers[0].posterior.scaled_mean[-1] = index * 2**0.5
+            network.layers[0].posterior.scaled_log_variance.fill_(-5.0)
+        networks.append(network)
+    mixture, sizes = inducing.Mixture(networks, torch.tensor(weights).log()), shares(total, num_parts)
+    starts = [sum(sizes[:rank]) for rank in range(num_parts)]
+    parts = [
+        mixture.sample_functions(size, rank, first=start, total=total)(torch.zeros(1, 1))
+        for rank, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    assert [len(part) for part in parts] == sizes
+    components = torch.cat(parts)[:, 0, 0].round().int()
+    assert components.bincount().tolist() == [round(total * weight) for weight in weights]

@@ -82,3 +82,16 @@ def test_a_precision_of_the_user_is_kept_also_that_of_the_paper():
         posterior = inducing.GlobalInducing(log_precision=given)
         network = inducing.models.mlp(2, 1, [3], posterior=posterior, inducing_points=x, inducing_targets=y)
         assert start_optimally(network, inducing.Gaussian(), 20) is changed
+
+
+def test_a_fit_that_is_refused_leaves_the_weights_of_the_rows():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, 2, generator=generator)
+    points = {"inducing_points": x, "inducing_targets": x[:, :1], "learn_inducing_locations": False}
+    network = inducing.models.mlp(2, 1, [3], posterior="global->optimal", **points)
+    data = (x, x[:, :1], torch.arange(1.0, 11))
+    with pytest.raises(ValueError, match="validation has no rows"):
+        inducing.fit(network, inducing.Gaussian(), data, num_steps=1, progress=False, validation=(x[:0], x[:0, :1]))
+    assert (network.optimal_last.row_weights == 1).all()
+    inducing.fit(network, inducing.Gaussian(), data, num_steps=1, progress=False)
+    assert (network.optimal_last.row_weights != 1).any()

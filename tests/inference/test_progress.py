@@ -43,6 +43,18 @@ def test_a_line_every_five_seconds(capsys):
     ]
 
 
+def test_lines_of_a_long_run_are_further_apart(capsys):
+    now = 0.0
+    lines = Lines("my fit", 10_800, clock=lambda: now)
+    for step in range(1, 10_801):
+        now += 1.0
+        lines.update(step, "")
+    seconds = [int(line.split("/")[0].removeprefix("my fit ")) for line in capsys.readouterr().out.splitlines()]
+    assert seconds[:3] == [5, 10, 15]
+    assert 180 <= seconds[-1] - seconds[-2] <= 216
+    assert 200 <= len(seconds) <= 300
+
+
 def test_nothing_is_shown_if_not_wanted_or_without_rich(capsys, monkeypatch):
     with progress_bar("my fit", 3, show=False) as update_bar:
         update_bar(1, "")

@@ -321,3 +321,14 @@ def test_half_precision_is_refused(dtype):
     for use in uses:
         with pytest.raises(TypeError, match=r"too few digits.*network.float\(\).*torch.autocast"):
             use()
+
+
+def test_a_network_that_is_refused_leaves_its_layers_free():
+    first = inducing.Linear(3, 4)
+    with pytest.raises(ValueError, match="expected"):
+        inducing.Network([first, nn.ReLU(), inducing.Linear(5, 1)], num_inducing=3)
+    network = inducing.Network([first, nn.ReLU(), inducing.Linear(4, 1)], num_inducing=3)
+    # a layer of another network is still refused, and stays there
+    with pytest.raises(RuntimeError, match="already part of a network"):
+        inducing.Network([first, inducing.Linear(4, 1)], num_inducing=3)
+    assert network(torch.zeros(2, 3)).shape == (1, 2, 1)

@@ -83,3 +83,11 @@ def test_what_cannot_start_at_weights_is_refused_and_unchanged():
         point_weights(network)
     # the hooks are gone
     assert not torch.equal(network.sample_functions(1)(X), plain.sample_functions(1)(X))
+
+
+def test_the_global_generator_is_left_alone():
+    x = torch.randn(6, 2)
+    network = inducing.models.mlp(2, 1, [3], inducing_points=x)
+    state = torch.get_rng_state()
+    start_at(network, [torch.zeros(3, 3), torch.zeros(4, 1)])
+    assert torch.equal(torch.get_rng_state(), state)

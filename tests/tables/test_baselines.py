@@ -78,3 +78,11 @@ def test_inputs_of_any_size():
     labels = y[:, 0] > 0
     expected, found = (classification_baselines(rows, labels, rows[:5])["logistic"] for rows in (x, x * [1e300, 1.0]))
     np.testing.assert_allclose(found.mean, expected.mean)
+
+
+def test_a_class_of_one_row_among_many():
+    """Above 10,000 rows, scikit-learn's trees stop early by a stratified split, which needs two rows of each class."""
+    x = np.random.default_rng(0).normal(size=(10_001, 1))
+    y = np.r_[np.arange(10_000) % 2, 2]
+    found = classification_baselines(x, y, x[:5])
+    assert found["boosted trees"].mean.shape == (5, 3)

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -147,3 +148,30 @@ def test_counts_may_be_asked_for():
 def test_what_is_refused(model, parameters, message):
     with pytest.raises(ValueError, match=message):
         make_estimator(model, make_problem(make_table()[["size", "price"]], ["price"]), **parameters)
+
+
+def test_counts_and_their_baselines_have_the_same_units():
+    random = np.random.default_rng(0)
+    x = random.normal(size=80)
+    table = pd.DataFrame({"x": x, "few": random.poisson(2, 80), "many": random.poisson(900 * np.exp(0.1 * x))})
+    problem = make_problem(table, ["few", "many"], likelihood="poisson")
+    fitted = fit_problem(make_estimator("bnn", problem, likelihood="poisson", max_steps=100, random_state=0), problem)
+    errors = [scores["RMSE"] for scores in fitted.scores.values()]
+    # in standard deviations of each target, a constant has about 1
+    assert max(errors) < 3
+
+
+def test_losses_have_the_units_of_the_scores():
+    """A large target does not decide about a small one."""
+    random = np.random.default_rng(0)
+    y = torch.from_numpy(random.normal(size=(50, 2)) * [1.0, 1000.0])
+    ours, theirs = y + torch.tensor([0.1, 10.0]), y + torch.tensor([1.0, 1.0])
+    predictive, baseline = (
+        inducing.Predictive(mean[None], inducing.Gaussian().double().requires_grad_(False)) for mean in (ours, theirs)
+    )
+    raw, in_units = (
+        [loss for loss in find_losses(predictive, "ridge", baseline, y, units) if "squared error" in loss]
+        for units in (1.0, torch.tensor([1.0, 1000.0]))
+    )
+    assert raw
+    assert not in_units

@@ -160,3 +160,12 @@ def test_text_is_text_in_every_chunk(values, tmp_path):
     fitted = TableModel(fit_problem(estimator, problem).estimator, ("y",))
     whole, parts = (predicted(fitted, table, tmp_path / "t.csv", chunk_rows=rows) for rows in (1000, 5))
     pd.testing.assert_frame_equal(parts, whole)
+
+
+def test_kept_columns_are_copied_as_they_stand(tmp_path):
+    rows = TABLE[list(INPUTS)][:3].assign(id=["007", "NA", "1.50"], gap=["1", "", "2"])
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    out = io.BytesIO()
+    predict_table(model("price"), tmp_path / "new.csv", out, ["gap", "id"], ["id", "gap"], chunk_rows=2)
+    lines = [line.split(",")[:2] for line in out.getvalue().decode().splitlines()]
+    assert lines == [["gap", "id"], ["1", "007"], ["", "NA"], ["2", "1.50"]]

@@ -48,7 +48,7 @@ def test_several_targets_are_columns():
 
 @pytest.mark.filterwarnings("ignore::inducing.TableWarning")
 @pytest.mark.parametrize("target", ["price", "kind"])
-@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.25, 0.99])
+@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.25, 0.9])
 def test_rows_are_for_training_or_for_testing(target, fraction):
     problem = make_problem(TABLE, [target], test_fraction=fraction)
     assert np.array_equal(np.sort(np.r_[problem.train, problem.test]), np.arange(60))
@@ -152,3 +152,9 @@ def test_names_must_differ():
     table = pd.DataFrame(np.zeros((20, 3)), columns=["x", "y", "y"])
     with pytest.raises(TableError, match="several columns"):
         make_problem(table, ["y"])
+
+
+def test_a_test_fraction_that_leaves_almost_nothing():
+    table = pd.DataFrame({"x": np.arange(60.0) % 7, "y": np.arange(60.0) ** 0.5})
+    with pytest.raises(ValueError, match=r"a test fraction of 0\.99 leaves 1 training row of 60"):
+        make_problem(table, ["y"], test_fraction=0.99)

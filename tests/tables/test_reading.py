@@ -125,3 +125,10 @@ def test_row_groups_of_any_size_are_read_in_order(tmp_path):
         chunks = list(read_chunks(tmp_path / "t.parquet", 20))
         assert max(map(len, chunks)) == 20
         pd.testing.assert_frame_equal(pd.concat(chunks), table, check_index_type=False)
+
+
+def test_a_column_has_one_type_in_a_long_file(tmp_path):
+    """By default pandas infers the types of parts: the first rows would be numbers."""
+    path = tmp_path / "long.csv"
+    path.write_text("zip,x\n" + "".join(f"{k % 100_000:05d},1\n" for k in range(300_000)) + "N-1,2\n")
+    assert set(map(type, read_table(path)["zip"])) == {str}

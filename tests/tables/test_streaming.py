@@ -158,7 +158,7 @@ def test_an_interrupted_run_continues_with_the_same_numbers(stage, here, monkeyp
 
     def interrupted(self, *arguments):
         for number, batch in enumerate(read(self, *arguments)):
-            if number == 5 and any(folder.glob(f"*/{stage}")):
+            if number == 5 and any(folder.glob(f"training/*/{stage}")):
                 os.kill(os.getpid(), signal.SIGINT)
             yield batch
 
@@ -177,10 +177,30 @@ def test_an_interrupted_run_continues_with_the_same_numbers(stage, here, monkeyp
     assert not folder.exists()
 
 
+def test_a_second_fit_to_all_rows_continues_too(here, monkeypatch):
+    """The rows and checkpoints of both fits are there when the second one is interrupted."""
+    read, folder = RowFile.since, here / "model.safetensors.stream"
+
+    def interrupted(self, *arguments):
+        for number, batch in enumerate(read(self, *arguments)):
+            if number == 1 and folder.joinpath("all", "rows").exists():
+                os.kill(os.getpid(), signal.SIGINT)
+            yield batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowFile, "since", interrupted)
+        assert fit("t.csv", "--refit", steps=10).exit_code == 130
+    assert inducing.load("model.safetensors"), "the model of the training rows is there"
+    with monkeypatch.context() as patch:
+        patch.setattr(RowFile, "write", lambda *_: pytest.fail("the rows are encoded already"))
+        assert fit("t.csv", "--refit", steps=10).exit_code == 0
+    assert not folder.exists()
+
+
 def test_only_its_own_files_are_removed(here):
-    (here / "model.safetensors.stream").mkdir()
+    (here / "model.safetensors.stream" / "training").mkdir(parents=True)
     (here / "model.safetensors.stream" / "notes.txt").write_text("mine")
-    (here / "model.safetensors.stream" / ".rows.0123").write_text("left by a killed run")
+    (here / "model.safetensors.stream" / "training" / ".rows.0123").write_text("left by a killed run")
     assert fit().exit_code == 0
     assert [path.name for path in (here / "model.safetensors.stream").iterdir()] == ["notes.txt"]
 

@@ -6,13 +6,14 @@ and `inducing --help` and `inducing reproduce` do not need them.
 
 from __future__ import annotations
 
+import gzip
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 from rich.console import Console
@@ -90,7 +91,7 @@ def fit(
 ) -> None:
     """Fit a model to a table, and compare it with a linear model and boosted trees on held-out rows."""
     from inducing.estimators.auto import Auto
-    from inducing.tables.fitting import fit_problem, fit_training_rows, make_estimator
+    from inducing.tables.fitting import fit_training_rows, make_estimator, score_fit
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
 
@@ -128,21 +129,27 @@ def fit(
     total = len(problem.y) if stream_of_rows is None else stream_of_rows.num_rows
     may_change_task = not task and likelihood in (None, "auto") and len(target) == 1
     _print_problem(console, problem, total, may_change_task)
+    replaced = " (replaced)" if out.exists() else ""
+
+    def save(trained: NetworkEstimator) -> None:
+        if is_first():
+            TableModel(trained, problem.targets, problem.excluded).save(out)
+
     start = time.perf_counter()
-    fitted = fit_problem(estimator, problem, stream_of_rows) if test_fraction else None
-    if fitted is None:
-        final = fit_training_rows(estimator, problem, stream_of_rows)
-    elif refit:
+    final = fit_training_rows(estimator, problem, stream_of_rows)
+    seconds = time.perf_counter() - start
+    # before the scores, so that nothing is lost if they fail
+    save(final)
+    fitted = score_fit(final, problem, seconds, stream_of_rows) if test_fraction else None
+    if refit and fitted is not None:
+        start = time.perf_counter()
         whole = make(test_fraction=0.0)
         chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
         final = fit_training_rows(make_estimator(chosen, whole, **parameters), whole, stream_of_rows)
-    else:
-        final = fitted.estimator
-    seconds = time.perf_counter() - start
+        seconds += time.perf_counter() - start
+        save(final)
     if not is_first():
         return
-    replaced = " (replaced)" if out.exists() else ""
-    TableModel(final, problem.targets, problem.excluded).save(out)
     if isinstance(estimator, Auto):
         scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())
         console.print(f"chosen: {estimator.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}")
@@ -214,12 +221,15 @@ def _why_training_ended(
     final: NetworkEstimator, num_rows: int, max_steps: int | None, time_budget: float | None
 ) -> str:
     """The reason for the number of steps."""
+    from inducing.estimators.architectures import BNN
     from inducing.tables.errors import counted
 
     if final.limited_by_time_:
         return f"as many steps as fit into {time_budget:g} s (--time-budget)"
-    if final.history_.held_out:
+    if final.history_.held_out and isinstance(final, BNN):
         return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
+    if final.history_.held_out:
+        return "held-out rows chose the number of steps"
     if not final.used_all_steps_:
         return "converged"
     default = f"the default number of steps for {counted(num_rows, 'row')}; --max-steps raises it"
@@ -248,7 +258,7 @@ def _write_report(path: Path, fitted: TableFit, name: str) -> None:
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file of `inducing fit`.")],
     table: Annotated[Path, typer.Argument(help="New rows: .csv, .csv.gz or .parquet, of any size.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write. Default: print.", dir_okay=False)] = STDOUT,
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .csv.gz. Default: print.", dir_okay=False)] = STDOUT,
     keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the predictions (repeatable).")] = None,
     exclude: Exclude = None,
 ) -> None:
@@ -267,7 +277,7 @@ def predict(
         raise ValueError(f"{model} is not a model file. The order is: inducing predict MODEL TABLE.")
     loaded = TableModel.load(model)
     opened = nullcontext(sys.stdout.buffer) if out == STDOUT else open_atomically(out)
-    with _progress() as bar, opened as file:
+    with _progress() as bar, opened as written, _compressed(written, out) as file:
         task = bar.add_task("predict", total=None)
         # a file that cannot be read is refused below, with the reason
         with suppress(OSError, ValueError):
@@ -277,6 +287,17 @@ def predict(
         bar.update(task, total=rows)
     if out != STDOUT:
         typer.echo(f"{counted(rows, 'row')}: {out}")
+
+
+@contextmanager
+def _compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """The file, or one that compresses what is written, by the name of the path."""
+    if path.suffix != ".gz":
+        yield file
+        return
+    # without the time, so that the same predictions are the same file
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
+        yield cast(BinaryIO, compressed)
 
 
 @_messages("export")

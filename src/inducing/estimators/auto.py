@@ -11,17 +11,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from inducing.arrays import as_tensor
 from inducing.checks import check_kind
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
 from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
+from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
+from inducing.estimators.targets import LabelTargets
 from inducing.prediction.predictive import Predictive
 from inducing.tables.schema import EncodedTable
 
@@ -56,12 +56,12 @@ class Auto(BaseEstimator):
             y: Targets.
             sample_weight: Weights of the rows.
         """
+        first = next(iter(self.defaults.values())).__name__
+        example = f"{{'bnn': {first}()}}"
         if self.candidates is not None:
-            check_kind("candidates", self.candidates, Mapping, "estimators by name, e.g. {'bnn': BNNRegressor()}")
+            check_kind("candidates", self.candidates, Mapping, f"estimators by name, e.g. {example}")
         if self.candidates is not None and not self.candidates:
-            raise ValueError(
-                "candidates is empty. Leave it out, or pass estimators by name, e.g. {'bnn': BNNRegressor()}"
-            )
+            raise ValueError(f"candidates is empty. Leave it out, or pass estimators by name, e.g. {example}")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {"random_state": seed, "verbose": self.verbose}
         given = self.candidates or {name: cls() for name, cls in self.defaults.items()}
@@ -73,17 +73,19 @@ class Auto(BaseEstimator):
         if num_rows < FEWEST_ROWS:
             raise ValueError(
                 f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
-                "Fit one estimator, e.g. BNNRegressor"
+                f"Fit one estimator, e.g. {first}"
             )
-        num_held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
-        train, held_out = train_test_split(rows, test_size=num_held_out, random_state=seed)
+        number = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
+        train, held_out = (rows[part] for part in hold_out_rows(self._groups(y)[rows], number, seed))
+        if not len(held_out):
+            raise ValueError("each class has only one row, so no row can be held out. For numbers, use AutoRegressor")
         self.scores_: dict[str, float] = {}
         for name, candidate in candidates.items():
             candidate.fit(_take(X, train), _take(y, train), weights[train])
             self.scores_[name] = self._score(candidate, _take(X, held_out), _take(y, held_out), weights[held_out])
         self.chosen_ = max(self.scores_, key=lambda name: self.scores_[name])
         self.estimator_ = candidates[self.chosen_]
-        if num_held_out > SHARE_TO_RETURN * num_rows:
+        if len(held_out) > SHARE_TO_RETURN * num_rows:
             self.estimator_ = clone(self.estimator_).fit(X, y, sample_weight)
         self.n_features_in_ = self.estimator_.n_features_in_
         return self
@@ -112,6 +114,10 @@ class Auto(BaseEstimator):
     def _chosen(self) -> Any:
         check_is_fitted(self, "estimator_")
         return self.estimator_
+
+    def _groups(self, y: Any) -> np.ndarray:
+        """The group of each row. Some rows of each group are held out."""
+        return np.zeros(len(y))
 
     def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
         """The mean log-likelihood of held-out rows with weights."""
@@ -183,18 +189,12 @@ class AutoClassifier(ClassifierMixin, Auto):
         """Predict the probabilities of the classes, in the order of ``classes_``."""
         return self._chosen().predict_proba(X)
 
+    def _groups(self, y: Any) -> np.ndarray:
+        return LabelTargets.check(y, type(self).__name__)
+
     def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
-        labels = np.asarray(y)
-        # the training rows may lack a rare class
-        known = np.flatnonzero(np.isin(labels, candidate.classes_))
-        if not len(known):
-            raise ValueError(
-                f"no held-out row has one of the {len(candidate.classes_)} classes of the other rows, so the candidates "
-                "cannot be compared. For numbers, use AutoRegressor"
-            )
-        places = np.searchsorted(candidate.classes_, labels[known])
-        found = candidate.predict_distribution(_take(X, known)).log_prob(as_tensor(places))
-        return float(np.average(found.numpy(), weights=weights[known]))
+        labels = LabelTargets(candidate.classes_).encode(np.asarray(y))
+        return float(np.average(candidate.predict_distribution(X).log_prob(labels).numpy(), weights=weights))
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

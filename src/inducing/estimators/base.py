@@ -1,4 +1,4 @@
-"""What all estimators share: from arrays or tables to a fitted network, and from there to predictions.
+"""The base class of all estimators: from arrays or tables to a fitted network.
 
 Inputs and real targets are standardised. Predictions use posterior draws that the seed of the fit determines, so a row has
 the same prediction alone and among a million others. Equal rows are merged into one row with a weight before anything is
@@ -8,6 +8,7 @@ this size costs a third more than float32.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import warnings
 from abc import abstractmethod
@@ -19,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
@@ -44,6 +45,7 @@ from inducing.inference.updating import update
 from inducing.nn.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors import OptimalInducing, Posterior, posteriors_for_layers
+from inducing.tables.errors import TableWarning
 from inducing.tables.schema import EncodedTable, Schema, learn_schema
 from inducing.threads import threads_of_user, using_threads
 
@@ -97,7 +99,7 @@ class NetworkEstimator(PredictingEstimator):
         """Learn the encoding of the targets for a likelihood."""
 
     @abstractmethod
-    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+    def _effect_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> pd.DataFrame:
         """The numbers on which text columns with many levels have effects."""
 
     def fit(
@@ -105,7 +107,7 @@ class NetworkEstimator(PredictingEstimator):
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        eval_set: tuple[Any, Any] | None = None,
+        eval_set: tuple[Any, ...] | None = None,
         callbacks: Callback | Sequence[Callback] = (),
     ) -> Self:
         """Fit the network to data.
@@ -116,16 +118,22 @@ class NetworkEstimator(PredictingEstimator):
                 several targets are missing: they are left out of the likelihood. Classifiers accept labels of any type.
             sample_weight: Multiplies the log-likelihood of each row: a row of weight 2 counts as two. Classes with zero
                 total weight are dropped.
-            eval_set: Further rows (X, y), which are not trained on. Training ends with the parameters under which they have
-                the highest log-likelihood. They also choose the temperature and the noise of a neural network that is
-                trained in stages, so they are not test rows.
+            eval_set: Further rows (X, y), or (X, y, weights), which are not trained on. Training ends with the parameters
+                under which they have the highest log-likelihood. They also choose the temperature and the noise of a neural
+                network that is trained in stages, so they are not test rows.
             callbacks: Functions of the `Record` of each step, or of the record, the network and the likelihood, as in
                 `inducing.fit`. If training has stages, steps start again in each stage, and a callback that returns True
                 ends the present stage.
         """
-        # checks and initial values are small computations; training and evaluation choose their threads themselves
-        with using_threads(threads_of_user() or 1):
-            self._fit(X, y, sample_weight, eval_set, callbacks)
+        before = dict(vars(self))
+        try:
+            # checks and initial values are small computations; training and evaluation choose their threads themselves
+            with using_threads(threads_of_user() or 1):
+                self._fit(X, y, sample_weight, eval_set, callbacks)
+        except BaseException:
+            # an error or Ctrl-C leaves the estimator as it was
+            self.__dict__ = before
+            raise
         return self
 
     def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
@@ -172,7 +180,7 @@ class NetworkEstimator(PredictingEstimator):
         X: Any,
         y: Any,
         sample_weight: Any,
-        eval_set: tuple[Any, Any] | None,
+        eval_set: tuple[Any, ...] | None,
         callbacks: Callback | Sequence[Callback],
     ) -> None:
         self._forget_update()
@@ -184,16 +192,18 @@ class NetworkEstimator(PredictingEstimator):
         refuse_inference_mode("fit")
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
-        if eval_set is not None and not (isinstance(eval_set, tuple | list) and len(eval_set) == 2):
-            raise TypeError(f"eval_set must be a pair (X, y), got a {type(eval_set).__name__}")
+        eval_set = None if eval_set is None else check_eval_set(eval_set)
         rows, y, counts = self._merge_rows(X, y, sample_weight, reset=not continues)
-        if not continues:
+        if continues:
+            # the networks that the estimator has now stay as they are until the fit has ended
+            self.network_, self.likelihood_ = copy.deepcopy((self.network_, self.likelihood_))
+        else:
             self._build(rows, y, counts)
         x, targets = self.inputs_.apply(rows, torch.float64), self.targets_.encode(y)
         data: Rows = (x, targets) if (counts == 1).all() else (x, targets, as_tensor(counts))
         self.network_.to(device)
         self.likelihood_.to(device)
-        held_out = None if eval_set is None else self._encode_rows(*eval_set)
+        held_out = None if eval_set is None else self._encode_held_out(*eval_set)
         self._run(data, float(counts.sum()), held_out, callbacks)
         self._evaluate(data)
 
@@ -238,6 +248,13 @@ class NetworkEstimator(PredictingEstimator):
         check_consistent_length(X, y)
         return self.inputs_.apply(self._encode(X, reset=False), torch.float64), self.targets_.encode(y)
 
+    def _encode_held_out(self, X: Any, y: Any, weights: Any = None) -> Rows:
+        """Held-out rows as training takes them."""
+        x, targets = self._encode_rows(X, y)
+        if weights is None:
+            return x, targets
+        return x, targets, as_tensor(_check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True))
+
     def _count_inducing(self, num_rows: int) -> int | Literal["auto"]:
         """The number of inducing points that are not all rows."""
         return self.num_inducing
@@ -255,10 +272,12 @@ class NetworkEstimator(PredictingEstimator):
         check_consistent_length(X, y)
         has_targets = observed_rows(y)
         weights = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+        if not (weights > 0).any():
+            raise ValueError("all sample weights are zero")
         positive = (weights > 0) & has_targets
         if not positive.any():
-            raise ValueError("all sample weights are zero")
-        rows = self._encode(X, reset, y, positive)
+            raise ValueError("no row with a positive weight has a target")
+        rows = self._encode(X, reset, y, np.where(positive, weights, 0.0))
         if weights.sum() < positive.sum() / 10:
             total = f"the weights of {positive.sum()} rows sum to {weights.sum():.3g}"
             warnings.warn(f"{total}. Weights are counts of rows: scale them to mean 1.", stacklevel=4)
@@ -268,7 +287,7 @@ class NetworkEstimator(PredictingEstimator):
         """The name of the likelihood for a number of rows, if none is given."""
         return self.auto_likelihood
 
-    def _choice(self, y: np.ndarray, num_rows: int) -> Choice:
+    def _choice(self, y: np.ndarray, weights: Float[np.ndarray, " N"], num_rows: int) -> Choice:
         """The likelihood that `likelihood` names, for these targets."""
         name, optimal = self.likelihood, self._optimal_posterior()
         exact = None if optimal is None else EXACT[optimal.heteroscedastic]
@@ -288,7 +307,13 @@ class NetworkEstimator(PredictingEstimator):
 
     def _optimal_posterior(self) -> OptimalInducing | None:
         """The optimal posterior of the last layer, if `posterior` names one."""
-        last = self.posterior if isinstance(self.posterior, str | Posterior | type) else self.posterior[-1]
+        posterior = self.posterior.tolist() if isinstance(self.posterior, np.ndarray) else self.posterior
+        if not isinstance(posterior, str | Posterior | type | Sequence) or not posterior:
+            raise TypeError(
+                "posterior must be a name, a Posterior, or a list with one for each layer, e.g. 'global', got "
+                f"{posterior!r}"
+            )
+        last = posterior[-1] if isinstance(posterior, Sequence) and not isinstance(posterior, str) else posterior
         found = None if is_auto(last) else posteriors_for_layers(last, 2)[-1]
         return found if isinstance(found, OptimalInducing) else None
 
@@ -301,7 +326,7 @@ class NetworkEstimator(PredictingEstimator):
         """
         # under torchrun the seed of rank 0: without a random_state they differ
         self.seed_ = join().broadcast(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        choice = self._choice(y, total or len(rows))
+        choice = self._choice(y, counts, total or len(rows))
         check_counts(self.likelihood, y)
         self.inputs_ = Standardiser.of(rows, counts)
         if self.schema_ is not None:
@@ -325,34 +350,58 @@ class NetworkEstimator(PredictingEstimator):
         self.network_ = self._make_network(x.shape[1], outputs, num_rows, exact, **settings)
 
     def _encode(
-        self, X: Any, reset: bool, y: np.ndarray | None = None, used: Bool[np.ndarray, " N"] | None = None
+        self, X: Any, reset: bool, y: np.ndarray | None = None, weights: Float[np.ndarray, " N"] | None = None
     ) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit.
 
-        Training rows have targets. Those of rows that are not used have no influence. Default: all are used.
+        Training rows have targets, and weights, by default 1. Those of weight zero have no influence.
         """
-        targets = None
-        if isinstance(X, pd.DataFrame | EncodedTable) and y is not None:
-            used = np.ones(len(y), dtype=bool) if used is None else used
-            # unused targets are missing
-            targets = self._effect_targets(y[used]).set_axis(np.flatnonzero(used)).reindex(range(len(y)))
+        learns_schema = reset and self.schema is None and has_text(X)
         if reset:
             self.schema_ = self.schema
-            if self.schema is None and has_text(X):
-                X = learn_schema(X, targets=targets)
-                self.schema_ = X.schema
+        has_effects = self.schema_ is not None and self.schema_.has_effects
+        targets = None if y is None or not (learns_schema or has_effects) else self._targets_of_rows(y, weights)
+        if learns_schema:
+            _warn_of_missing(X)
+            X = learn_schema(X, targets=targets, weights=weights)
+            self.schema_ = X.schema
         if self.schema_ is None:
             rows = validate_data(self, X, reset=reset, dtype=np.float64, force_writeable=True, ensure_all_finite=False)
         else:
             if reset:
                 self.n_features_in_ = len(self.schema_.names)
                 self.feature_names_in_ = np.array(self.schema_.names, dtype=object)
-            if isinstance(X, EncodedTable) and X.schema != self.schema_:
-                raise ValueError("the table was encoded by another schema than that of the estimator")
-            encoded = X if isinstance(X, EncodedTable) else self.schema_.encode_table(X)
-            rows = check_array(encoded.to_training_numpy(targets), ensure_all_finite=False)
+            is_encoded = isinstance(X, EncodedTable)
+            encoded = X.with_effects_of(self.schema_) if is_encoded else self.schema_.encode_table(X)
+            if targets is None:
+                rows = encoded.to_numpy()
+            else:
+                # the effects are those in the rows of the fit, also if they were known from other rows
+                schema, rows = encoded.learn_effects(targets, weights)
+                self.schema_ = schema if reset else self.schema_
+            rows = check_array(rows, ensure_all_finite=False)
         check_finite_rows("X", rows, IMPUTE)
         return rows
+
+    def _targets_of_rows(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None) -> pd.DataFrame:
+        """The numbers on which levels have effects, missing in rows of weight zero."""
+        weights = np.ones(len(y)) if weights is None else weights
+        used = np.flatnonzero(weights > 0)
+        return self._effect_targets(y[used], weights[used]).set_axis(used).reindex(range(len(y)))
+
+
+def check_eval_set(eval_set: object) -> tuple[Any, ...]:
+    """Raise an error if held-out rows are not a pair or, with weights, a triple."""
+    if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
+        raise TypeError(f"eval_set must be a pair (X, y), or (X, y, weights), got a {type(eval_set).__name__}")
+    return tuple(eval_set)
+
+
+def _warn_of_missing(table: pd.DataFrame) -> None:
+    missing = [f"{name!r} ({count})" for name, count in table.isna().sum().items() if count]
+    if missing:
+        rest = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        warnings.warn(f"missing values are imputed in {', '.join(missing[:8])}{rest}", TableWarning, stacklevel=6)
 
 
 def has_text(X: object) -> bool:

@@ -77,7 +77,7 @@ def find_factors(network: Network, likelihood: Likelihood, rows: HeldOut, seed: 
 
 
 @contextmanager
-def fixed(network: Network, likelihood: Likelihood) -> Iterator[None]:
+def freeze_noise_and_precisions(network: Network, likelihood: Likelihood) -> Iterator[None]:
     """Do not learn the precisions and the noise."""
     parameters = [*precisions_of(network), *(each for each, _ in noise_of(likelihood))]
     for parameter in parameters:

@@ -13,9 +13,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from inducing.estimators.architectures import BNN, DeepGP
-from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.base import NetworkEstimator, check_eval_set
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
-from inducing.estimators.targets import LabelTargets, label_effect_targets, narrow_labels
+from inducing.estimators.targets import LabelTargets, label_effect_targets
 from inducing.inference.callbacks import Callback
 from inducing.saving import register
 
@@ -42,16 +42,25 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        eval_set: tuple[Any, Any] | None = None,
+        eval_set: tuple[Any, ...] | None = None,
         callbacks: Callback | Sequence[Callback] = (),
     ) -> Self:
         if self.class_weight is not None and y is not None:
             by_class = self.class_weight if isinstance(self.class_weight, str) else dict(self.class_weight)
-            weights = compute_sample_weight(by_class, narrow_labels(y))
+            labels = LabelTargets.check(y, type(self).__name__)
+            weights = compute_sample_weight(by_class, labels)
             sample_weight = weights if sample_weight is None else weights * np.asarray(sample_weight)
+            if eval_set is not None:
+                eval_set = self._weigh(check_eval_set(eval_set), dict(zip(labels.tolist(), weights, strict=True)))
         return super().fit(X, y, sample_weight, eval_set, callbacks)
 
     fit.__doc__ = NetworkEstimator.fit.__doc__
+
+    def _weigh(self, eval_set: tuple[Any, ...], by_class: dict[Any, float]) -> tuple[Any, Any, np.ndarray]:
+        """Held-out rows with the weights that the training rows of their classes have."""
+        x, y, *given = eval_set
+        weights = np.array([by_class.get(label, 1.0) for label in np.asarray(y).tolist()])
+        return x, y, weights * np.asarray(given[0]) if given else weights
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the most probable label of each row."""
@@ -70,7 +79,7 @@ class Classifier(ClassifierMixin, NetworkEstimator):
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> LabelTargets:
         return LabelTargets.fit(y)
 
-    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
+    def _effect_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> pd.DataFrame:
         return label_effect_targets(y)
 
 

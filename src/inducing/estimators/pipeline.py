@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline as SklearnPipeline
 from sklearn.utils.metaestimators import available_if
 
 from inducing.arrays import as_tensor
+from inducing.estimators.targets import LabelTargets
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
 
@@ -91,5 +92,5 @@ def crps_score(estimator: Any, X: Any, y: Any) -> float:
 def _targets(estimator: Any, y: Any) -> Any:
     """Targets in the shape of the predictions."""
     if is_classifier(estimator):
-        return as_tensor(np.searchsorted(estimator.classes_, np.asarray(y)))
+        return LabelTargets(estimator.classes_).encode(np.asarray(y))
     return as_tensor(np.asarray(y, dtype=float).reshape(len(y), -1))

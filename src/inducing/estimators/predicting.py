@@ -13,6 +13,7 @@ from jaxtyping import Float
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from inducing.checks import check_whole
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import SampledFunctions
 from inducing.estimators.state import FittedEstimator
@@ -27,7 +28,9 @@ class PredictingEstimator(FittedEstimator, ABC):
     n_samples: int
 
     @abstractmethod
-    def _encode(self, X: Any, reset: bool, y: np.ndarray | None = None) -> Float[np.ndarray, "N D"]:
+    def _encode(
+        self, X: Any, reset: bool, y: np.ndarray | None = None, weights: Float[np.ndarray, " N"] | None = None
+    ) -> Float[np.ndarray, "N D"]:
         """Convert arrays and tables to numbers, and check them against the inputs of the fit. Training rows have targets."""
 
     @abstractmethod
@@ -81,7 +84,9 @@ class PredictingEstimator(FittedEstimator, ABC):
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:
         """Draw functions. By default, the functions that predictions use."""
         check_is_fitted(self, "network_")
-        n_samples, seed = n_samples or self.n_samples, self.seed_ if seed is None else seed
+        n_samples = self.n_samples if n_samples is None else check_whole("n_samples", n_samples)
+        seed = self.seed_ if seed is None else seed
         likelihood = copy.deepcopy(self.likelihood_).requires_grad_(False).cpu()
         functions = draw_functions(self.predictor, self.likelihood_, n_samples, seed)
-        return SampledFunctions(self, functions, likelihood, n_samples, seed)
+        # another fit of the estimator leaves the functions as they are
+        return SampledFunctions(copy.copy(self), functions, likelihood, n_samples, seed)

@@ -86,19 +86,19 @@ class Regressor(RegressorMixin, NetworkEstimator):
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
-    def _choice(self, y: np.ndarray, num_rows: int) -> Choice:
-        choice = super()._choice(y, num_rows)
+    def _choice(self, y: np.ndarray, weights: Float[np.ndarray, " N"], num_rows: int) -> Choice:
+        choice = super()._choice(y, weights, num_rows)
         is_free = is_auto(self.likelihood) and self._optimal_posterior() is None
         # The mean of exp(z) is infinite for Student-t noise. With a variance that depends on the inputs, it was 13 times too
         # large at a row with an outlier, which made the RMSE of a table of 20,000 rows 141 instead of 6.6.
-        return REGRESSION["gaussian"] if is_free and any(self._choose_log_scale(y)) else choice
+        return REGRESSION["gaussian"] if is_free and any(self._choose_log_scale(y, weights)) else choice
 
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> NumericTargets:
         is_real = choice.likelihood.support == "real"
         return NumericTargets.fit(y, weights, is_real, self._choose_log_scale(y, weights))
 
-    def _effect_targets(self, y: np.ndarray) -> pd.DataFrame:
-        return numeric_effect_targets(y, self._choose_log_scale(y))
+    def _effect_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> pd.DataFrame:
+        return numeric_effect_targets(y, self._choose_log_scale(y, weights), weights=weights)
 
     def _choose_log_scale(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> tuple[bool, ...]:
         return choose_log_scale(self.target_transform, self.likelihood, y, weights)
@@ -150,7 +150,8 @@ class BNNRegressor(Regressor, BNN):
         time_budget: Seconds of training. The time of a step is measured, and the number of steps is what fits, so that the
             learning rate still decreases to the end. Default: no limit.
         n_samples: Posterior draws in a prediction.
-        schema: A `Schema` for tables. Default: learned if a table has text columns.
+        schema: A `Schema` for tables. Default: learned if a table has text columns. It imputes missing values, compresses
+            outliers and leaves out row numbers, with a `TableWarning`.
         warm_start: Whether another `fit` continues from the present network, with its scales and inducing points. It
             keeps the architecture of the first fit, and all layers are learned.
         random_state: Seed of `fit` and of the draws in predictions. None: a new seed at each fit.

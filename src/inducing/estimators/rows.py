@@ -1,9 +1,9 @@
-"""Rows as estimators train on them: equal rows are one row with a weight."""
+"""Rows as estimators train on them: equal rows are one row with a weight, and some rows are held out."""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 
 
 def merge_equal_rows(
@@ -16,3 +16,21 @@ def merge_equal_rows(
     targets = np.where(np.isnan(targets), np.inf, targets)
     _, first, group = np.unique(np.column_stack([rows, targets]), axis=0, return_index=True, return_inverse=True)
     return rows[first], y[first], np.bincount(group.reshape(-1), weights)
+
+
+def hold_out_rows(
+    groups: Shaped[np.ndarray, " N"], number: int, seed: int
+) -> tuple[Int[np.ndarray, " T"], Int[np.ndarray, " H"]]:
+    """Draw rows to hold out, stratified by group, and return the positions of the others and of these.
+
+    Each group keeps at least one row, so fewer rows may be held out.
+    """
+    order = np.random.default_rng(seed).permutation(len(groups))
+    _, kind = np.unique(groups, return_inverse=True)
+    order = order[np.argsort(kind[order], kind="stable")]
+    first = np.r_[True, kind[order][1:] != kind[order][:-1]]
+    candidates = order[~first]
+    number = min(number, len(candidates))
+    # evenly spaced positions in an order by group are a stratified sample
+    held_out = np.sort(candidates[((np.arange(number) + 0.5) * len(candidates) / max(number, 1)).astype(int)])
+    return np.setdiff1d(np.arange(len(groups)), held_out), held_out

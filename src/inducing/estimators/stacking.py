@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import nn
 
 from inducing.estimators.architectures import BNN
@@ -33,15 +33,19 @@ class TreeBNN(BNN):
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
         rows, y, counts = super()._merge_rows(X, y, sample_weight, reset)
-        # real targets, or whether a row has each class
-        targets = self._effect_targets(y).to_numpy()
-        self.trees_, held_out = fit_trees(rows, targets, counts)
-        return np.column_stack([rows, held_out]), y, counts
+        if reset:
+            # real targets, or whether a row has each class
+            targets = self._effect_targets(y, counts).to_numpy()
+            self.trees_, predicted = fit_trees(rows, targets, counts)
+        else:
+            # a network that continues keeps its trees
+            predicted = self.trees_.predict(rows)
+        return np.column_stack([rows, predicted]), y, counts
 
     def _encode(
-        self, X: Any, reset: bool, y: np.ndarray | None = None, used: Bool[np.ndarray, " N"] | None = None
+        self, X: Any, reset: bool, y: np.ndarray | None = None, weights: Float[np.ndarray, " N"] | None = None
     ) -> Float[np.ndarray, "N D"]:
-        rows = super()._encode(X, reset, y, used)
+        rows = super()._encode(X, reset, y, weights)
         # training rows get their predictions after they are merged
         return rows if y is not None else np.column_stack([rows, self.trees_.predict(rows)])
 
@@ -62,7 +66,7 @@ class TreeBNN(BNN):
 class TreeBNNRegressor(Regressor, TreeBNN):
     """Regression with a Bayesian neural network that also has the predictions of boosted trees as inputs.
 
-    On tables with steps and many interactions it is more accurate than `BNNRegressor`, on smooth functions it is not.
+    It is meant for tables with steps and many interactions.
     `AutoRegressor` compares them. The trees are scikit-learn's HistGradientBoostingRegressor with default settings.
 
     Arguments:

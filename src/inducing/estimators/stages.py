@@ -23,7 +23,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from inducing.estimators.calibrating import find_factors, fixed
+from inducing.estimators.calibrating import find_factors, freeze_noise_and_precisions
 from inducing.estimators.training import Rows, Training
 from inducing.inference.held_out import HeldOut
 from inducing.inference.history import History
@@ -83,7 +83,8 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
     # small outputs: the mean of the targets, and the initial noise
     with torch.no_grad():
         plain.get_parameter(f"{plain.layer_names[-1]}.posterior.scaled").mul_(0.1)
-    stages.fit("a plain network", plain, likelihood, PLAIN_SHARE, learning_rate=PLAIN_RATE)
+    # it has only one function to score
+    stages.fit("a plain network", plain, likelihood, PLAIN_SHARE, 1, learning_rate=PLAIN_RATE)
     start_at(network, point_weights(plain), _initial_log_precision(plain, likelihood, rows[0][:MOST_HELD_OUT]))
     trials: dict[int, Trial] = {}
 
@@ -95,7 +96,7 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
             trials[place] = stages.fit_copies(stage, network, likelihood, TEMPERATURE_SHARE, **changes)
         return trials[place].score
 
-    place = climb(score, FIRST, len(TEMPERATURES))
+    place = find_peak(score, FIRST, len(TEMPERATURES))
     history, changes = trials[place].load(network, likelihood), {"temperature": TEMPERATURES[place]}
     if not training.clock.is_over():
         changes["learning_rate"] = LONG_RATE
@@ -108,7 +109,7 @@ def fit_in_stages(training: Training, network: Network, plain: Network, likeliho
     if returns and not training.clock.is_over():
         last = Stages(replace(stages.training, data=training.data), None)
         changes["learning_rate"] = LAST_RATE
-        with fixed(network, likelihood):
+        with freeze_noise_and_precisions(network, likelihood):
             history = history.followed_by(last.fit("all rows", network, likelihood, LAST_SHARE, **changes))
     return history
 
@@ -132,17 +133,24 @@ class Stages(NamedTuple):
         best = max((score for _, score in history.held_out), default=-math.inf)
         return Trial(best, history, trial.state_dict(), noise.state_dict())
 
-    def fit(self, stage: str, network: Network, likelihood: Likelihood, share: float, **changes: float) -> History:
-        """Train with a share of the steps."""
+    def fit(
+        self,
+        stage: str,
+        network: Network,
+        likelihood: Likelihood,
+        share: float,
+        num_draws: int = 20,
+        /,
+        **changes: float,
+    ) -> History:
+        """Train with a share of the steps. The scores of held-out rows are means over a number of posterior draws."""
         training = self.training
         num_steps = max(1, round(share * training.recipe.num_steps))
         every = max(LEAST_INTERVAL, num_steps // NUM_SCORES)
-        # a plain network has one function
-        samples = 1 if share == PLAIN_SHARE else 20
         folder, held_out = training.checkpoint, None if self.rows is None else HeldOut.from_rows(self.rows)
         training = replace(
             training,
-            held_out=held_out and replace(held_out, every=every, patience=PATIENCE, num_samples=samples),
+            held_out=held_out and replace(held_out, every=every, patience=PATIENCE, num_samples=num_draws),
             name=f"{training.name}, {stage}",
             checkpoint=None if folder is None else folder / stage.replace(" ", "-"),
         )
@@ -174,14 +182,14 @@ def _initial_log_precision(plain: Network, likelihood: Likelihood, x: Tensor) ->
     return max(LOG_PRECISION, LOG_PRECISION_TIMES_NOISE - math.log(noise))
 
 
-def climb(score: Callable[[int], float], first: int, count: int) -> int:
-    """Go from the first place upwards as long as the score increases; if it does not at once, downwards."""
-    place = first
+def find_peak(score: Callable[[int], float], first: int, count: int) -> int:
+    """Return the index below ``count`` at which the score stops to increase, searching upwards, and else downwards."""
+    index = first
     for step in (1, -1):
-        while 0 <= place + step < count and score(place) < score(place + step):
-            place += step
-        if place != first:
-            return place
+        while 0 <= index + step < count and score(index) < score(index + step):
+            index += step
+        if index != first:
+            return index
     return first
 
 

@@ -28,10 +28,12 @@ from inducing.tables.schema import Schema
 
 STATE: dict[str, Any] = {
     "class": str, "parameters": dict, "schema": list | None, "feature_names": list[str] | None, "num_features": int,
-    "seed": int, "elbo": float, "targets": dict,
+    "seed": int, "elbo": float, "bound": str, "targets": dict,
 }  # fmt: skip
 
 
+# the steps and scores of held-out rows, if there were any
+HELD_OUT = "history.held_out"
 # tensors of an updated estimator: the new inputs and targets, as the network takes them
 UPDATE = ("update.x", "update.y")
 
@@ -86,11 +88,14 @@ class FittedEstimator(BaseEstimator):
             "num_features": int(self.n_features_in_),
             "seed": self.seed_,
             "elbo": self.elbo_,
+            "bound": self.history_.bound,
             "targets": targets,
         }
         tensors |= encode_scale("inputs", self.inputs_) | {"history": self.history_.to_tensor()}
         updated = vars(self).get("updated_")
         new_rows = {} if updated is None else dict(zip(UPDATE, (updated.x, updated.y), strict=True))
+        if self.history_.held_out:
+            tensors[HELD_OUT] = torch.tensor(self.history_.held_out, dtype=torch.float64)
         return state, tensors | new_rows | self._further_tensors()
 
     @classmethod
@@ -99,7 +104,9 @@ class FittedEstimator(BaseEstimator):
 
         Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
         """
-        name, parameters, columns, names, num_features, seed, elbo, targets = take(state, cls.__name__, **STATE)
+        # files of earlier versions do not name the bound
+        state = {"bound": "ELBO"} | state
+        name, parameters, columns, names, num_features, seed, elbo, bound, targets = take(state, cls.__name__, **STATE)
         if name != cls.__name__:
             raise ValueError(f"the state is that of a {shorten(name)}, not of a {cls.__name__}")
         schema = None if columns is None else Schema.from_json(columns)
@@ -115,12 +122,16 @@ class FittedEstimator(BaseEstimator):
         # the rows of `update`, if there are any
         new_rows = UPDATE if any(name in tensors for name in UPDATE) else ()
         known = ("inputs.mean", "inputs.std", *cls.encoding.tensors, "history", *new_rows)
+        known += (HELD_OUT,) if HELD_OUT in tensors else ()
         known += tuple(estimator._further_tensors())
         take(tensors, f"the state of a {cls.__name__}", **dict.fromkeys(known, Tensor))
         estimator.network_, estimator.likelihood_ = network, likelihood
         estimator.inputs_ = decode_scale("inputs", tensors, num_inputs)
         estimator.targets_ = cls.encoding.from_state(targets, tensors)
         estimator.history_ = History.from_tensor(tensors["history"], len(network.layer_names))
+        estimator.history_.bound = bound
+        if HELD_OUT in tensors:
+            estimator.history_.held_out = _decode_held_out(tensors[HELD_OUT])
         estimator.schema_, estimator.n_features_in_ = schema, num_features
         estimator.seed_, estimator.elbo_ = seed, elbo
         if names is not None:
@@ -175,7 +186,16 @@ def _restore_update(network: Network, likelihood: Likelihood, x: Tensor, y: Tens
     return UpdatedNetwork(copy.deepcopy(network), copy.deepcopy(likelihood), x, y)
 
 
+def _decode_held_out(scores: Tensor) -> list[tuple[int, float]]:
+    if scores.ndim != 2 or scores.shape[1] != 2 or scores.dtype != torch.float64 or not torch.isfinite(scores).all():
+        raise ValueError(f"scores of held-out rows cannot be {scores.dtype} {tuple(scores.shape)}, or not be finite")
+    return [(int(step), score) for step, score in scores.tolist()]
+
+
 def _encode_parameter(name: str, value: Any) -> Any:
+    if name == "random_state" and value is not None and not isinstance(value, int | np.integer):
+        advice = "Set an integer before saving: estimator.set_params(random_state=0). Predictions do not change"
+        raise ValueError(f"random_state is a {type(value).__name__}, which a file cannot hold. {advice}.")
     # weights of classes: JSON has only text as keys
     value = list(value.items()) if isinstance(value, dict) else value
     return {"class": "Schema", "columns": value.to_json()} if isinstance(value, Schema) else encode_value(value, name)
@@ -188,6 +208,10 @@ def _decode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
         _, columns = take(values["schema"], "schema", **{"class": str, "columns": list})
         values["schema"] = Schema.from_json(columns)
     values |= {name: decode_value(value, name) for name, value in parameters.items() if name != "schema"}
+    if isinstance(pairs := values.get("class_weight"), tuple):
+        if not fits(pairs, tuple[tuple[str | int | float | bool, float | int], ...]):
+            raise ValueError(f"class_weight cannot be {shorten(pairs)}")
+        values["class_weight"] = dict(pairs)
     n_samples, hidden = values.get("n_samples", 1), values.get("hidden", ())
     hidden = () if hidden == "auto" else hidden
     if not fits(n_samples, int) or not fits(hidden, tuple[int, ...]) or min((n_samples, *hidden)) < 1:

@@ -239,7 +239,10 @@ def choose_log_scale(
 
 
 def numeric_effect_targets(
-    y: Float[np.ndarray, "N *O"], is_log: tuple[bool, ...], names: Sequence[str] = ()
+    y: Float[np.ndarray, "N *O"],
+    is_log: tuple[bool, ...],
+    names: Sequence[str] = (),
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> pd.DataFrame:
     """Standardised numbers, on which text columns with many levels have effects. Missing ones stay missing (NaN).
 
@@ -247,7 +250,8 @@ def numeric_effect_targets(
     """
     columns = take_logs(y.reshape(len(y), -1), is_log)
     names = names or ["y"] if y.ndim == 1 else names or [f"y{k + 1}" for k in range(columns.shape[1])]
-    return pd.DataFrame(Standardiser.of(columns).apply(columns, torch.float64).numpy(), columns=list(names))
+    scale = Standardiser.of(columns, weights)
+    return pd.DataFrame(scale.apply(columns, torch.float64).numpy(), columns=list(names))
 
 
 def observed_rows(y: Shaped[np.ndarray, "N *O"]) -> Bool[np.ndarray, " N"]:
@@ -260,8 +264,12 @@ def observed_rows(y: Shaped[np.ndarray, "N *O"]) -> Bool[np.ndarray, " N"]:
 
 
 def label_effect_targets(y: Shaped[np.ndarray, " N"]) -> pd.DataFrame:
-    """Whether each row has each class but the first: numbers on which text columns with many levels have effects."""
-    classes = np.unique(y)[1:]
+    """Whether each row has each class but the first: numbers on which text columns with many levels have effects.
+
+    A single class has a column of ones.
+    """
+    classes = np.unique(y)
+    classes = classes[1:] if len(classes) > 1 else classes
     return pd.DataFrame((y[:, None] == classes).astype(float), columns=list(map(str, classes.tolist())))
 
 

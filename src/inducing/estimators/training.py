@@ -1,4 +1,4 @@
-"""What an estimator is trained with, and the training of one network with it."""
+"""The settings of the training of an estimator: rows, recipe, time budget, callbacks, checkpoints."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The data are from a deep Gaussian process of two layers and width one, and are fitted by processes of the same form. Many
 pairs of functions have nearly the same composition. What to look for: posteriors that factorise over layers choose one pair
 of nearly deterministic functions; global inducing points keep many pairs, and have the better ELBO. In the paper, only they
-have wide error bars outside of the data. In our runs error bars widen with every posterior, most with local inducing points.
+have wide error bars outside of the data. In our runs error bars widen with every posterior, least with global inducing
+points.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def resume(state: TrainingState, recipe: Recipe, folder: Path) -> str:
         return message
     message += f", with num_steps={recipe.num_steps} instead of {before}"
     if recipe.depends_on_num_steps:
-        message += "; from here on the schedule and early_samples follow the new num_steps"
+        message += "; from here on the schedule, early_samples and kl_warmup_fraction follow the new num_steps"
     return message
 
 

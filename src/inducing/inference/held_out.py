@@ -27,7 +27,8 @@ BATCH = 1000
 class HeldOut:
     """Rows that are not trained on. `fit` scores them, and ends with the parameters that had the best score.
 
-    The score is the mean log-likelihood of the predictive distribution, as on test rows.
+    The score is the mean log-likelihood of the predictive distribution, as on test rows. Scores during the warm-up of the KL
+    do not count: the network is not yet trained with its whole objective.
 
     Arguments:
         x: Inputs.
@@ -57,7 +58,7 @@ class HeldOut:
 
     def __post_init__(self) -> None:
         for name in ("every", "num_samples", *(["patience"] if self.patience is not None else [])):
-            check_whole(name, getattr(self, name))
+            object.__setattr__(self, name, check_whole(name, getattr(self, name)))
 
     @classmethod
     def of(
@@ -133,26 +134,39 @@ class Scores:
     Arguments:
         scores: Steps and scores.
         best: The parameters with the best score.
+        second: Those that were best before.
     """
 
     scores: list[tuple[int, float]] = field(default_factory=list)
     best: list[Tensor] | None = None
+    second: list[Tensor] | None = None
 
-    def add(self, step: int, score: float, parameters: Sequence[Tensor]) -> None:
-        """Add the score of a step, and keep a copy of its parameters if it is the best."""
-        # a step that is repeated after a roll-back replaces its score
-        self.scores = [each for each in self.scores if each[0] < step]
-        if self.best is None or score > max((value for _, value in self.scores), default=-torch.inf):
-            self.best = [parameter.detach().clone() for parameter in parameters]
-        self.scores.append((step, score))
+    def add(self, step: int, score: float, parameters: Sequence[Tensor], since: int = 0) -> None:
+        """Add the score of a step, and keep a copy of its parameters if it is the best.
 
-    def are_stale(self, patience: int | None) -> bool:
-        """Whether the last ``patience`` scores are all below the best one."""
-        if patience is None or not self.scores:
+        Scores of steps before ``since`` do not count.
+        """
+        score = -torch.inf if math.isnan(score) else score
+        earlier = [each for each in self.scores if each[0] < step]
+        if len(earlier) < len(self.scores) and _best(self.scores, since) != _best(earlier, since):
+            # the step is repeated after a roll-back, and what was best has been undone
+            self.best, self.second = self.second, None
+        if step >= since and (self.best is None or score > _best(earlier, since)[0]):
+            self.best, self.second = [parameter.detach().clone() for parameter in parameters], self.best
+        self.scores = [*earlier, (step, score)]
+
+    def are_stale(self, patience: int | None, since: int = 0) -> bool:
+        """Whether the last ``patience`` scores that count are all below the best one."""
+        values = [value for step, value in self.scores if step >= since]
+        if patience is None or not values:
             return False
-        values = [value for _, value in self.scores]
         return len(values) - 1 - values.index(max(values)) >= patience
 
     def to_tensor(self) -> Float[Tensor, "K 2"]:
         """The scores as a table."""
         return torch.tensor(self.scores, dtype=torch.float64).reshape(-1, 2)
+
+
+def _best(scores: Sequence[tuple[int, float]], since: int) -> tuple[float, int]:
+    """The best score of those that count, and minus the step of the first one that has it."""
+    return max(((value, -step) for step, value in scores if step >= since), default=(-math.inf, 1))

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.autocasting import without_autocasting
 from inducing.linalg.first_order import first_order_only
 from inducing.nn.draw import Chain, NetworkDraw
 
@@ -65,7 +66,8 @@ def sum_over_pieces(
         value = log_likelihood(detached, *piece)
         values.append(value.detach())
         if value.requires_grad and gradients:
-            found = torch.autograd.grad(value.sum(), [*copies, *parameters], allow_unused=True)
+            with without_autocasting(value.device):
+                found = torch.autograd.grad(value.sum(), [*copies, *parameters], allow_unused=True)
             for total, gradient in zip(gradients, found, strict=True):
                 if gradient is not None:
                     total += gradient

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
@@ -198,7 +199,13 @@ class Mixture(nn.Module):
         self.log_weights = optimal_log_weights(found)
 
     def sample_functions(
-        self, num_samples: int, seed: int = 0, likelihood: Likelihood | None = None
+        self,
+        num_samples: int,
+        seed: int = 0,
+        likelihood: Likelihood | None = None,
+        *,
+        first: int = 0,
+        total: int | None = None,
     ) -> FunctionSamples:
         """Sample functions as `Network.sample_functions` does. They can be run, saved and exported in the same way.
 
@@ -209,8 +216,14 @@ class Mixture(nn.Module):
             num_samples: Number of functions of all components together.
             seed: Seed of the draws.
             likelihood: The likelihood. Only a last layer with an `OptimalInducing` posterior needs it.
+            first: Place of the first of these functions among all, which are sorted by component.
+            total: Number of all functions, if these are a part of them, as in one of several processes.
         """
-        counts = divide(check_whole("num_samples", num_samples), self.weights.tolist())
+        num_samples = check_whole("num_samples", num_samples)
+        ends = list(accumulate(divide(num_samples if total is None else total, self.weights.tolist())))
+        # how many of the places from `first` on belong to each component
+        inside = [min(max(end - first, 0), num_samples) for end in ends]
+        counts = [end - start for start, end in pairwise([0, *inside])]
         # the first component has the functions that it has alone
         seeds = [seed, *(seeded(seed, f"component {index}").initial_seed() for index in range(1, len(counts)))]
         parts = [

@@ -28,6 +28,7 @@ from inducing.inference.importance import ImportanceWeightedBound, has_processes
 from inducing.inference.micro_batches import sum_over_pieces
 from inducing.inference.validation import check_data, check_model, check_previous
 from inducing.linalg.noise import seeded
+from inducing.memory import keeping_memory_for
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import Process
 from inducing.nn.likelihoods import Likelihood
@@ -304,7 +305,11 @@ def evaluate(
         parts = [objective.log_likelihood(draw, *(each.to(network.device) for each in batch)) for batch in batches]
         return objective.terms(draw, torch.stack(parts).sum(0) * (num_data / len(x)))
 
-    with torch.no_grad(), using_threads(threads_for_samples(num_samples, lambda: terms(1, batches[:1]))):
+    with (
+        torch.no_grad(),
+        keeping_memory_for(len(batches)),
+        using_threads(threads_for_samples(num_samples, lambda: terms(1, batches[:1]))),
+    ):
         return terms(num_samples, batches)
 
 

@@ -9,6 +9,8 @@ points as inducing points, each represents N / M data points. An `OptimalInducin
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from inducing.inference.batches import Data
 from inducing.nn.likelihoods import Gaussian, Likelihood
@@ -18,11 +20,11 @@ from inducing.nn.posteriors import GlobalInducing, LocalInducing
 from inducing.nn.posteriors.pseudo_likelihood import PseudoLikelihood
 
 
-def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
-    """Check that an `OptimalInducing` last layer was built with these data, and set its row weights."""
+def check_optimum(network: Network, data: Data, num_data: int | float) -> Float[Tensor, " N"]:
+    """Check that an `OptimalInducing` last layer, if there is one, was built with these data. Return the row weights."""
     optimum = network.optimal_last
     if optimum is None:
-        return
+        return torch.ones(0)
     weights = data[2] if isinstance(data, tuple | list) and len(data) == 3 else None
     rows = num_data if weights is None else len(weights)
     if network.num_inducing != rows:
@@ -39,8 +41,7 @@ def match_optimum(network: Network, data: Data, num_data: int | float) -> None:
                     f"the last layer has an OptimalInducing posterior for other data: {name} differs from the data that "
                     "the network was built with. Pass inducing points and targets with the same rows in the same order"
                 )
-    # an earlier fit may have set other weights
-    optimum.set_row_weights(torch.ones_like(optimum.row_weights) if weights is None else weights)
+    return torch.ones_like(optimum.row_weights) if weights is None else weights
 
 
 def start_optimally(network: Network, likelihood: Likelihood, num_data: int | float) -> bool:

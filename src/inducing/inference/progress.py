@@ -1,4 +1,7 @@
-"""Progress of training and sampling: a bar in a terminal, and a line every few seconds elsewhere, e.g. in a log file."""
+"""Progress of training and sampling: a bar in a terminal, and lines elsewhere, e.g. in a log file.
+
+Lines come every few seconds, and less often the longer a run takes: a run of three hours has about 250.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from importlib.util import find_spec
 # (steps done, text beside the bar) -> None
 Update = Callable[[int, str], None]
 
-# seconds between lines
-INTERVAL = 5.0
+# seconds between lines, or this fraction of the time so far
+INTERVAL, INTERVAL_FRACTION = 5.0, 0.02
 
 
 @contextmanager
@@ -65,7 +68,8 @@ class Lines:
     def update(self, done: int, text: str) -> None:
         """Note the progress, and print it if the last line is old."""
         self.done, self.text = done, text
-        if self.clock() - self.printed >= INTERVAL:
+        now = self.clock()
+        if now - self.printed >= max(INTERVAL, INTERVAL_FRACTION * (now - self.start)):
             self._print(f"{max(0, self.total - done) * self._step_seconds():.0f} s left")
 
     def finish(self) -> None:

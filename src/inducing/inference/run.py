@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from inducing.autocasting import without_autocasting
 from inducing.errors import DivergenceError
 from inducing.inference.batches import Augment, Batch, Batches, Data
 from inducing.inference.held_out import HeldOut
@@ -90,7 +91,8 @@ class Run:
                 loss = -terms.objective / self.batches.num_data
                 # False on a rank without rows if only the likelihood is learned
                 if loss.requires_grad:
-                    loss.backward()
+                    with without_autocasting(device):
+                        loss.backward()
                 outcome: ELBOTerms | Exception = terms
             except Exception as failure:
                 # the other ranks wait for this one, and are told the reason
@@ -108,7 +110,7 @@ class Run:
         """Score the held-out rows if it is time."""
         if self.held_out is not None and (state.step % self.held_out.every == 0 or state.step == self.recipe.num_steps):
             score = self.held_out.score(self.elbo.network, self.elbo.likelihood, self.seed)
-            state.held_out.add(state.step, score, state.parameters)
+            state.held_out.add(state.step, score, state.parameters, self._warmup_steps)
 
     def stop_reason(self, state: TrainingState, callback_stops: bool) -> StopReason | None:
         """Return the reason why the run is finished after the last step, or None if it is not finished."""
@@ -116,14 +118,18 @@ class Run:
             return StopReason.NUM_STEPS
         if callback_stops:
             return StopReason.CALLBACK
-        if self.held_out is not None and state.held_out.are_stale(self.held_out.patience):
+        if self.held_out is not None and state.held_out.are_stale(self.held_out.patience, self._warmup_steps):
             return StopReason.HELD_OUT
         patience = self.recipe.patience
         if patience is None:
             return None
         # both compared windows must be after the warm-up of the KL
-        first = self.recipe.warmup_steps(self.batches.steps_per_epoch) + 2 * patience
+        first = self._warmup_steps + 2 * patience
         return StopReason.PATIENCE if state.step >= first and state.history.has_plateaued(patience) else None
+
+    @property
+    def _warmup_steps(self) -> int:
+        return self.recipe.warmup_steps(self.batches.steps_per_epoch)
 
     def _explain_divergence(self, terms: ELBOTerms) -> str:
         """Return a message with the terms or gradients that are not finite."""

@@ -108,8 +108,8 @@ class TrainingState:
         # the next step may have to undo the last one
         tensors |= {f"before.{index:05d}": tensor for index, tensor in enumerate(self.last_good or [])}
         tensors["history"] = self.history.to_tensor()
-        if self.held_out.best is not None:
-            tensors |= {f"best.{index:05d}": tensor for index, tensor in enumerate(self.held_out.best)}
+        tensors |= {f"best.{index:05d}": tensor for index, tensor in enumerate(self.held_out.best or [])}
+        if self.held_out.scores:
             tensors["held_out"] = self.held_out.to_tensor()
         return tensors, {name: getattr(self, name) for name in VALID}
 
@@ -193,11 +193,11 @@ class TrainingState:
             return Scores()
         names = [f"best.{index:05d}" for index in range(len(self.parameters))]
         best = [tensors.pop(name) for name in names if name in tensors]
-        if len(best) != len(names) or table.ndim != 2 or table.shape[1] != 2 or not len(table):
+        if len(best) not in (0, len(names)) or table.ndim != 2 or table.shape[1] != 2 or not len(table):
             raise ValueError("the scores of held-out rows are not those of this run")
-        for index, (value, parameter) in enumerate(zip(best, self.parameters, strict=True)):
+        for index, (value, parameter) in enumerate(zip(best, self.parameters, strict=False)):
             _check_like(f"the best parameter {index}", value, parameter)
-        return Scores([(int(step), score) for step, score in table.tolist()], best)
+        return Scores([(int(step), score) for step, score in table.tolist()], best or None)
 
     def _group(self, tensors: dict[str, Tensor], name: str) -> list[Tensor]:
         """Return the tensors of a group in the order of their numbered names."""

@@ -25,7 +25,7 @@ from inducing.inference.history import History, Record
 from inducing.inference.identity import checksums
 from inducing.inference.interrupts import Interrupts, interrupts, leave
 from inducing.inference.objective import ELBO
-from inducing.inference.optimal import match_optimum, start_optimally
+from inducing.inference.optimal import check_optimum, start_optimally
 from inducing.inference.optimizers import MakeOptimizer, check_settings, own_optimizer
 from inducing.inference.parallel.division import Division, Parallel, check_parallel
 from inducing.inference.parallel.ranks import ALONE, hide_warnings, join
@@ -95,9 +95,10 @@ def fit(
             with the record, the network and the likelihood, which it must not change. Training stops when one returns True.
         checkpoint: Folder for checkpoints. After an interruption the same call continues from the newest checkpoint, and
             ends with the result of an uninterrupted run. A finished run (all steps done, or stopped by a callback or by
-            patience) is not trained again, unless ``num_steps`` is raised. With a constant schedule and no
-            ``early_samples`` the result is then that of a run with the larger number from the start. Otherwise the schedule
-            follows the new number from the current step on. All other settings must stay the same.
+            patience) is not trained again, unless ``num_steps`` is raised. With a constant schedule and neither
+            ``early_samples``, ``kl_warmup_fraction`` nor ``validation`` the result is then that of a run with the larger
+            number from the start. Otherwise these settings follow the new number from the current step on, and the last
+            step of the shorter run keeps its score. All other settings must stay the same.
         checkpoint_seconds: Seconds between checkpoints.
         progress: Whether to show a progress bar, which needs the package rich, and to print from where a run continues.
         description: Name of the run in the progress bar.
@@ -124,7 +125,7 @@ def fit(
     if augment is not None:
         source = augmented(source, augment, seed)
     elbo = ELBO(network, likelihood, source.num_data, previous)
-    match_optimum(network, data, source.num_data)
+    weights = check_optimum(network, data, source.num_data)
     ranks = ALONE if parallel is None else join()
     division = Division(ranks, parallel or "data")
     division.check(recipe)
@@ -139,6 +140,9 @@ def fit(
     # new data may be few, and of one region
     if ranks.first and previous is None:
         warn_of_problems(network, likelihood, data, source.num_data)
+    if network.optimal_last is not None:
+        # an earlier fit may have set other weights
+        network.optimal_last.set_row_weights(weights)
     with ExitStack() as stack:
         # the caller may be inside torch.no_grad
         stack.enter_context(torch.enable_grad())

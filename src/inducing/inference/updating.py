@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.autocasting import without_autocasting
 from inducing.checks import check_kind, check_rows, check_whole
 from inducing.inference.streaming import learn_new_data
 from inducing.inference.validation import check_data
@@ -57,7 +58,9 @@ class UpdatedNetwork:
     ) -> FunctionSamples:
         """Sample functions as `Network.sample_functions` does. They can be run, saved and exported in the same way."""
         likelihood = self.likelihood if likelihood is None else likelihood
-        return sample_updated_functions(self.network, likelihood, self.x, self.y, num_samples, seed, self.num_inducing)
+        rows = self.x, self.y
+        with without_autocasting(self.device):
+            return sample_updated_functions(self.network, likelihood, *rows, num_samples, seed, self.num_inducing)
 
 
 @overload

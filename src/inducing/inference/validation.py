@@ -10,7 +10,6 @@ from torch import Tensor
 from inducing.checks import check_dtype, check_inputs, check_kind
 from inducing.errors import DataWarning
 from inducing.inference.batches import Data
-from inducing.nn.layers.gp import GPLayer
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.nn.posteriors.point import PointWeights
@@ -63,10 +62,7 @@ def _describe_layers(network: Network) -> dict[str, str]:
     """Describe the variables of each Bayesian layer: all of its settings but the posterior."""
     descriptions = {}
     for name, layer in network.layers.bayesian_layers():
-        settings = str(layer).replace(f", {layer.posterior_spec}", "")
-        # what the description of a layer leaves out
-        jitter = f", jitter={layer.jitter}" if isinstance(layer, GPLayer) else ""
-        descriptions[name] = settings + jitter
+        descriptions[name] = str(layer).replace(f", {layer.posterior_spec}", "")
     return descriptions
 
 
@@ -102,6 +98,8 @@ def warn_of_problems(network: Network, likelihood: Likelihood, data: Data, num_d
 
 def _check_number_of_inducing_points(network: Network, num_data: int | float) -> None:
     # an optimal last layer always has one inducing point for each row, for any sum of the weights
+    # weights with a sum of 40 add up to 39.999...
+    num_data = round(num_data, 6)
     if network.optimal_last is None and network.num_inducing is not None and network.num_inducing > num_data:
         warnings.warn(
             f"there are {network.num_inducing} inducing points for {num_data} data points. Use at most one per data point: "

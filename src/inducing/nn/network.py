@@ -112,10 +112,14 @@ class Network(nn.Module):
         for _, part in self.layers.walk():
             if isinstance(part, Deterministic):
                 part.to(reference.device, reference.dtype)
+        new = [layer for _, layer in bayesian if not layer.is_built]
         try:
             self.output_shape = self.layers.build("layers", start).input_shape
-        except ValueError as error:
-            if shape == self.input_shape:
+        except (ValueError, RuntimeError) as error:
+            # the layers can still become part of another network
+            for layer in new:
+                layer.is_built = False
+            if shape == self.input_shape or not isinstance(error, ValueError):
                 raise
             sizes = f"The inducing images have shape {shape}, the inputs {self.input_shape}"
             raise ValueError(f"{error}. {sizes}") from error

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inducing.linalg.noise import seeded
 from inducing.linalg.regression import WeightSample
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
@@ -63,7 +64,7 @@ def start_at(network: Network, weights: Iterable[Tensor], log_precision: float =
                 )
             hooks.append(_GivenWeights(name, each, posterior))
             stack.callback(posterior.register_forward_hook(hooks[-1]).remove)
-        network.draw(1, consistent=True)
+        network.draw(1, seeded(0, "start", network.device), consistent=True)
         for hook in hooks:
             hook.start(log_precision)
 

@@ -17,16 +17,20 @@ from inducing.prediction.predictive import Predictive
 NUM_BINS = 20
 
 
-def rmse(predictive: Predictive, y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"]) -> float:
+def rmse(
+    predictive: Predictive,
+    y: Float[Tensor, "B *O"] | Int[Tensor, "B *O"] | Bool[Tensor, "B *O"],
+    units: Float[Tensor, " O"] | float = 1.0,
+) -> float:
     """Root mean squared error of the predictive mean, over rows and outputs. Missing targets (NaN) are left out.
 
-    For a Bernoulli likelihood it is the root of the Brier score.
+    For a Bernoulli likelihood it is the root of the Brier score. The errors of each output are divided by its unit.
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("rmse is not defined for classes. Use accuracy or log_likelihood")
     mean = predictive.mean
     y = predictive.check_targets(y).to(mean.dtype)
-    return float(_mean_of_observed((mean - y).square(), y).sqrt())
+    return float(_mean_of_observed(((mean - y) / units).square(), y).sqrt())
 
 
 def log_likelihood(predictive: Predictive, y: Tensor) -> float:
@@ -111,19 +115,19 @@ def _probabilities(predictive: Predictive) -> Float[Tensor, "B K"]:
     return mean
 
 
-def crps(predictive: Predictive, y: Tensor) -> float:
+def crps(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | float = 1.0) -> float:
     """Continuous ranked probability score, averaged over rows and outputs, in the units of the targets. Smaller is better.
 
     It is the integral over t of (P(Y <= t) - [y <= t])^2. For a point prediction it equals the absolute error. For Gaussian
     noise it is computed exactly for the mixture of draws. For other noise it is an unbiased estimate from one sample of each
-    draw. Missing targets (NaN) are left out.
+    draw. Missing targets (NaN) are left out. The score of each output is divided by its unit.
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("the CRPS is not defined for classes. Use accuracy or log_likelihood")
     y = predictive.check_targets(y).to(predictive.outputs.dtype)
     # E|Y - y| - E|Y - Y'| / 2
     score = absolute_error(predictive, y) - absolute_difference(predictive) / 2
-    return float(_mean_of_observed(score, y).detach())
+    return float(_mean_of_observed(score / units, y).detach())
 
 
 def absolute_error(predictive: Predictive, y: Float[Tensor, "B *O"]) -> Float[Tensor, "B *O"]:

@@ -225,7 +225,7 @@ def predict(
         models = [likelihood, network] if isinstance(network, Network | Mixture) else [likelihood]
         arguments = {
             "x": checksums([x]),
-            "parameters": [checksums(model.parameters()) for model in models],
+            "parameters": [checksums(model.state_dict().values()) for model in models],
             "num_samples": num_samples,
             "seed": int(seed),
             "parallel": parallel,
@@ -281,4 +281,7 @@ def _draw(
         )
     count = shares(num_samples, ranks.size)[ranks.rank]
     own_seed = seed if ranks.first else seeded(seed, f"functions on rank {ranks.rank}").initial_seed()
+    if isinstance(network, Mixture):
+        first = sum(shares(num_samples, ranks.size)[: ranks.rank])
+        return draw_functions(network, likelihood, count, own_seed, first=first, total=num_samples)
     return draw_functions(network, likelihood, count, own_seed)

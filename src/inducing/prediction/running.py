@@ -15,6 +15,7 @@ from torch import Tensor
 
 from inducing.inference.mixtures import Mixture
 from inducing.inference.updating import UpdatedNetwork
+from inducing.memory import keeping_memory_for
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
@@ -28,12 +29,12 @@ LEAST_ROWS, MOST_ROWS = 16, 4096
 
 
 def draw_functions(
-    network: Network | UpdatedNetwork | Mixture, likelihood: Likelihood, num_samples: int, seed: int
+    network: Network | UpdatedNetwork | Mixture, likelihood: Likelihood, num_samples: int, seed: int, **part: int
 ) -> FunctionSamples:
-    """Draw functions from the posterior of a network."""
+    """Draw functions from the posterior of a network, or a part of those of a `Mixture`."""
     count = threads_for_samples(num_samples, lambda: network.sample_functions(1, 0, likelihood))
     with using_threads(count):
-        return network.sample_functions(num_samples, seed, likelihood)
+        return network.sample_functions(num_samples, seed, likelihood, **part)
 
 
 def run_functions(
@@ -64,10 +65,11 @@ def run_functions(
     if torch.is_autocast_enabled("cpu"):
         # autocasting is set for each Python thread
         count = 1
-    if count <= 1:
-        return torch.cat([run(rows) for rows in pieces], 1)
-    with ThreadPoolExecutor(count) as pool:
-        return torch.cat(list(pool.map(run, pieces)), 1)
+    with keeping_memory_for(len(pieces)):
+        if count <= 1:
+            return torch.cat([run(rows) for rows in pieces], 1)
+        with ThreadPoolExecutor(count) as pool:
+            return torch.cat(list(pool.map(run, pieces)), 1)
 
 
 def _free_cores() -> int:

@@ -66,7 +66,9 @@ def classification_baselines(
     """
     _, counts = np.unique(y, return_counts=True)
     constant = np.broadcast_to(np.log(counts / counts.sum()), (len(x_test), len(counts)))
-    trees = HistGradientBoostingClassifier(**TREES).fit(x, y).predict_proba(x_test)
+    # early stopping, the default for many rows, needs two rows of each class
+    settings = TREES if counts.min() > 1 else TREES | {"early_stopping": False}
+    trees = HistGradientBoostingClassifier(**settings).fit(x, y).predict_proba(x_test)
     x, x_test = _standardised(x, x_test)
     logistic = LogisticRegression(max_iter=1000)
     with warnings.catch_warnings():

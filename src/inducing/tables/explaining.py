@@ -1,4 +1,4 @@
-"""What a fitted model uses the columns for: permutation importances and partial dependence, on test rows.
+"""The effects of columns on the predictions of a fitted model: permutation importances and partial dependence.
 
 The importance of a column is how much worse the test rows are predicted if its values are shuffled among them. The partial
 dependence is the average prediction if all test rows had the same value in a column, with the posterior's uncertainty.
@@ -82,7 +82,7 @@ def measure_importances(fit: TableFit, seed: int = 0) -> list[Importance]:
     chosen = np.sort(random.permutation(len(problem.test))[:most])
     rows, y = problem.encoded.take(problem.test[chosen]), fit.y_test[chosen]
     functions = fit.estimator.sample_functions(DRAWS, seed)
-    units = Standardiser.of(problem.y[problem.train]).std if len(problem.targets) > 1 else None
+    units = Standardiser.of(problem.y[problem.train]).std if len(problem.targets) > 1 else 1.0
 
     def error(codes: tuple[Codes, ...]) -> float:
         scores = compute_scores(functions.predict(replace(rows, codes=codes)), y, units)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,6 +18,7 @@ from inducing.estimators.auto import Auto, AutoClassifier, AutoRegressor
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.likelihoods import check_counts
 from inducing.estimators.stacking import TreeBNN, TreeBNNClassifier, TreeBNNRegressor
+from inducing.estimators.targets import LabelTargets
 from inducing.pages import Cell, Table
 from inducing.prediction import metrics
 from inducing.prediction.predictive import Predictive
@@ -117,24 +116,38 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
 
 def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None) -> TableFit:
     """Fit to the training rows, then score the test rows. A problem about a sample is fitted to the rows of a stream."""
+    start = time.perf_counter()
+    fitted = fit_training_rows(estimator, problem, stream)
+    return score_fit(fitted, problem, time.perf_counter() - start, stream)
+
+
+def score_fit(
+    estimator: NetworkEstimator, problem: Problem, seconds: float, stream: TableStream | None = None
+) -> TableFit:
+    """Score the test rows of a problem, beside baselines.
+
+    Arguments:
+        estimator: An estimator that was fitted to the training rows.
+        problem: The problem.
+        seconds: The time of the fit.
+        stream: The rows of the fit, if the problem is about a sample.
+    """
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
-    start = time.perf_counter()
-    estimator = fit_training_rows(estimator, problem, stream)
-    seconds = time.perf_counter() - start
     predictive = estimator.predict_distribution(test)
-    inputs, units = train.to_training_numpy(estimator._effect_targets(y_train)), None
+    inputs = train.to_training_numpy(estimator._effect_targets(y_train))
+    units: Tensor | float = 1.0
     if problem.task == "classification":
-        targets = as_tensor(np.searchsorted(np.unique(y_train), y_test))
+        targets = LabelTargets.fit(y_train).encode(y_test)
         baselines = classification_baselines(inputs, y_train, test.to_numpy())
     else:
         columns = y_train.reshape(len(y_train), -1)
         targets = as_tensor(y_test.reshape(len(y_test), -1))
         baselines = regression_baselines(inputs, columns, test.to_numpy())
-        units = Standardiser.of(columns).std if columns.shape[1] > 1 else None
+        units = Standardiser.of(columns).std if columns.shape[1] > 1 else units
     models = {type(estimator).__name__: predictive, **baselines}
     scores = {name: compute_scores(each, targets, units) for name, each in models.items()}
-    losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets)]
+    losses = [loss for name, each in baselines.items() for loss in find_losses(predictive, name, each, targets, units)]
     num_train = len(problem.train) if stream is None else stream.num_rows - len(problem.test)
     return TableFit(problem, estimator, predictive, targets, scores, losses, seconds, num_train)
 
@@ -152,12 +165,14 @@ def fit_training_rows(
     return estimator.estimator_ if isinstance(estimator, Auto) else estimator
 
 
-def find_losses(predictive: Predictive, name: str, baseline: Predictive, y: Tensor) -> list[str]:
+def find_losses(
+    predictive: Predictive, name: str, baseline: Predictive, y: Tensor, units: Float[Tensor, " O"] | float = 1.0
+) -> list[str]:
     """Sentences about scores in which a baseline is better by more than two standard errors of the paired difference."""
     rows = counted(len(y), "test row")
     gains = {"log-likelihood": (baseline.log_prob(y) - predictive.log_prob(y), "{:.2f} ± {:.2f} nats per row")}
     if predictive.likelihood.support == "real":
-        errors, of_baseline = ((each.mean - y).square().sum(-1) for each in (predictive, baseline))
+        errors, of_baseline = (((each.mean - y) / units).square().sum(-1) for each in (predictive, baseline))
         gains["squared error"] = (100 * (errors - of_baseline) / errors.mean(), "{:.0f} ± {:.0f} %")
     found = []
     for score, (gain, text) in gains.items():
@@ -168,13 +183,13 @@ def find_losses(predictive: Predictive, name: str, baseline: Predictive, y: Tens
     return found
 
 
-def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | None = None) -> dict[str, float]:
+def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | float = 1.0) -> dict[str, float]:
     """Scores of predictions by name. For labels: accuracy, log-likelihood and ECE.
 
     Arguments:
         predictive: Predictions for test rows.
         y: Their targets (H, O), or labels (H,) as integers.
-        units: Divides RMSE and CRPS of real targets. Default: no division.
+        units: Divides the errors of each target in RMSE and CRPS.
     """
     if predictive.likelihood.support == "classes":
         return {
@@ -182,13 +197,9 @@ def compute_scores(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"]
             "log-likelihood": metrics.log_likelihood(predictive, y),
             "ECE": metrics.expected_calibration_error(predictive, y),
         }
-    measured, truth = predictive, y
-    if units is not None and predictive.likelihood.support == "real":
-        location, scale = torch.as_tensor(predictive.location), torch.as_tensor(predictive.scale)
-        measured, truth = replace(predictive, location=location / units, scale=scale / units), y / units
     return {
-        "RMSE": metrics.rmse(measured, truth),
+        "RMSE": metrics.rmse(predictive, y, units),
         "log-likelihood": metrics.log_likelihood(predictive, y),
-        "CRPS": metrics.crps(measured, truth),
+        "CRPS": metrics.crps(predictive, y, units),
         **{f"in {level} %": metrics.coverage(predictive, y, level / 100) for level in COVERAGES},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +20,7 @@ from inducing.saving import load, save
 from inducing.saving.values import fits
 from inducing.tables.columns.text import TextColumn
 from inducing.tables.errors import TableError, TableWarning, check_present, counted, quoted
-from inducing.tables.reading import read_chunks
+from inducing.tables.reading import copy_columns, read_chunks
 from inducing.tables.schema import Unseen, warn_of_unseen
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -116,27 +117,31 @@ def predict_table(
     schema = model.estimator.schema_
     # a chunk of a CSV file might show text as numbers or booleans
     text = [column for column in schema.columns if isinstance(column, TextColumn)] if schema else []
-    for chunk in read_chunks(path, chunk_rows, [column.name for column in text]):
-        check_present(keep, chunk.columns, " to keep")
-        check_present(exclude, chunk.columns, " to exclude")
-        if not len(chunk):
-            continue
-        inputs: Any = model.select_inputs(chunk.drop(columns=list(exclude)))
-        if schema is not None:
-            used = [column.name for column in schema.columns if column.encoded_names and column.name in inputs]
-            imputed.update(inputs[used].isna().sum().to_dict())
-            encoded = schema.encode_columns(inputs)
-            if not done:
-                _check_text(text, inputs)
-            unseen = encoded.find_unseen(inputs, unseen)
-            inputs = encoded
-        predictions = model.tabulate(model.estimator.predict_distribution(inputs), chunk.index)
-        if twice := [name for name in keep if name in predictions]:
-            raise TableError(f"the predictions also have columns named {quoted(twice)}", "Rename them in the table.")
-        written = pd.concat([chunk[list(keep)], predictions], axis=1)
-        out.write(written.to_csv(index=False, header=not done, lineterminator="\n").encode())
-        done += len(chunk)
-        progress(len(chunk))
+    with closing(copy_columns(path, chunk_rows, keep)) as copies:
+        for chunk in read_chunks(path, chunk_rows, [column.name for column in text]):
+            check_present(keep, chunk.columns, " to keep")
+            check_present(exclude, chunk.columns, " to exclude")
+            if not len(chunk):
+                continue
+            inputs: Any = model.select_inputs(chunk.drop(columns=list(exclude)))
+            if schema is not None:
+                used = [column.name for column in schema.columns if column.encoded_names and column.name in inputs]
+                imputed.update(inputs[used].isna().sum().to_dict())
+                encoded = schema.encode_columns(inputs)
+                if not done:
+                    _check_text(text, inputs)
+                unseen = encoded.find_unseen(inputs, unseen)
+                inputs = encoded
+            predictions = model.tabulate(model.estimator.predict_distribution(inputs), chunk.index)
+            if twice := [name for name in keep if name in predictions]:
+                raise TableError(
+                    f"the predictions also have columns named {quoted(twice)}", "Rename them in the table."
+                )
+            copied = [next(copies).set_axis(chunk.index)] if keep else []
+            written = pd.concat([*copied, predictions], axis=1)
+            out.write(written.to_csv(index=False, header=not done, lineterminator="\n").encode())
+            done += len(chunk)
+            progress(len(chunk))
     if not done:
         raise TableError(f"{path.name} has no rows")
     warn_of_unseen(unseen)

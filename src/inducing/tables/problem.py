@@ -12,6 +12,7 @@ from pandas.api import types
 
 from inducing.checks import check_known
 from inducing.estimators.likelihoods import CLASSIFICATION, REGRESSION
+from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.targets import (
     choose_log_scale,
     label_effect_targets,
@@ -28,6 +29,8 @@ from inducing.tables.schema import EncodedTable, check_table, learn_schema, warn
 # integers are classes if they have at most MAX_CLASSES distinct values with at least ROWS_PER_CLASS rows each on average
 MAX_CLASSES, ROWS_PER_CLASS = 10, 5
 MIN_ROWS = 10
+# that are left without the test rows
+LEAST_TRAINING_ROWS = 3
 # a text target with more classes than this and fewer than three rows per class on average is free text
 MANY_CLASSES = 50
 
@@ -117,9 +120,15 @@ def make_problem(
     y = _encode_targets(table, columns, task)
     _check_variation(y, targets, task)
     groups = y if task == "classification" else np.zeros(len(table))
-    train, test = _split(groups, test_fraction, seed)
+    number = max(1, round(test_fraction * len(groups))) if test_fraction else 0
+    train, test = hold_out_rows(groups, number, seed)
     if test_fraction and not len(test):
         raise TableError(f"no class of {targets[0]!r} has two rows", "If it is a number to predict, use regression.")
+    if test_fraction and len(train) < LEAST_TRAINING_ROWS:
+        raise ValueError(
+            f"a test fraction of {test_fraction:g} leaves {counted(len(train), 'training row')} of {len(groups)}. At least "
+            f"{LEAST_TRAINING_ROWS} are needed."
+        )
     inputs = table.drop(columns=[*targets, *exclude])
     is_log: tuple[bool, ...] = ()
     if task == "classification":
@@ -219,21 +228,3 @@ def _to_labels(column: Column, values: pd.Series) -> Shaped[np.ndarray, " N"]:
             raise TableError(f"target {column.name!r} has fractions, e.g. {fractions[0]:g}", "Use regression.")
         labels = numbers.astype(np.int64)
     return labels
-
-
-def _split(
-    groups: Shaped[np.ndarray, " N"], test_fraction: float, seed: int
-) -> tuple[Int[np.ndarray, " T"], Int[np.ndarray, " H"]]:
-    """Draw test rows, stratified by group. Each group keeps at least one training row."""
-    rows = np.arange(len(groups))
-    if not test_fraction:
-        return rows, rows[:0]
-    order = np.random.default_rng(seed).permutation(len(groups))
-    _, kind = np.unique(groups, return_inverse=True)
-    order = order[np.argsort(kind[order], kind="stable")]
-    first = np.r_[True, kind[order][1:] != kind[order][:-1]]
-    candidates = order[~first]
-    number = min(max(1, round(test_fraction * len(groups))), len(candidates))
-    # evenly spaced positions in an order by group are a stratified sample
-    test = np.sort(candidates[((np.arange(number) + 0.5) * len(candidates) / number).astype(int)])
-    return np.setdiff1d(rows, test), test

@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,15 @@ def measure_table(path: str | Path) -> float:
     return path.stat().st_size * (GZIP_RATIO if path.name.endswith(".gz") else 1.0)
 
 
+def copy_columns(path: Path, rows: int, names: Sequence[str]) -> Generator[pd.DataFrame, None, None]:
+    """Some columns in chunks of this many rows. Those of a CSV file are text, as it stands in the file."""
+    if path.name.endswith(PARQUET):
+        yield from (chunk[list(names)] for chunk in read_chunks(path, rows))
+        return
+    with pd.read_csv(path, usecols=list(names), dtype=str, keep_default_na=False, chunksize=rows) as text:
+        yield from (chunk[list(names)] for chunk in text)
+
+
 def read_headings(path: str | Path) -> list[str]:
     """The names of the columns of a CSV file."""
     return list(next(read_chunks(path, 1)).columns)
@@ -100,7 +109,8 @@ def _read_csv(path: Path, rows: int | None, text: Collection[str]) -> Iterator[p
         _check_headings(path, head.iloc[0].tolist())
     if IS_OLD and rows is not None:
         _check_fields(path, head.shape[1])
-    table = pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows, **EXACT)
+    # without low_memory=False the types of parts of a column may differ
+    table = pd.read_csv(path, dtype=dict.fromkeys(text, str), chunksize=rows, low_memory=False, **EXACT)
     yield from [table] if rows is None else table
 
 

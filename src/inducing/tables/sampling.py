@@ -48,7 +48,7 @@ def sample_table(
 
     Arguments:
         path: The file.
-        targets: Columns of which no class is missing.
+        targets: Target columns. The sample has a row of each of their classes.
         seed: Seed of the sample.
         rows: Size of the sample, at most that of the table. Default: 50,000.
         progress: Called with the number of rows of each chunk.
@@ -92,4 +92,4 @@ def _keep_smallest(found: list[pd.DataFrame], keys: np.ndarray, rows: int) -> tu
 def _infer_types(table: pd.DataFrame) -> pd.DataFrame:
     """The types that reading the sample as a file gives."""
     text = io.StringIO(table.to_csv(index=False))
-    return pd.read_csv(text, **EXACT).set_axis(table.index)
+    return pd.read_csv(text, low_memory=False, **EXACT).set_axis(table.index)

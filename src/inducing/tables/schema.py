@@ -76,6 +76,11 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @property
+    def has_effects(self) -> bool:
+        """Whether text is encoded by the effects of its levels on the targets."""
+        return any(isinstance(column, LevelColumn) for column in self.columns)
+
+    @property
     def encoded_names(self) -> tuple[str, ...]:
         """The names of the encoded columns: "size", or "colour=red" for each category."""
         return tuple(name for column in self.columns for name in column.encoded_names)
@@ -190,44 +195,66 @@ class EncodedTable:
         """The inputs of a model."""
         return self._concatenate([column.expand(codes) for column, codes in self._columns()])
 
-    def to_training_numpy(self, targets: pd.DataFrame | None) -> Float[np.ndarray, "N D"]:
+    def to_training_numpy(
+        self, targets: pd.DataFrame | None, weights: Float[np.ndarray, " N"] | None = None
+    ) -> Float[np.ndarray, "N D"]:
         """The inputs of a model at the rows that it is trained on.
 
         The effects of levels on the target are computed without the row itself, so that the target does not leak.
         """
-        where = [k for k, column in enumerate(self.schema.columns) if isinstance(column, LevelColumn)]
-        if targets is None or not where:
-            return self.to_numpy()
-        parts = [column.expand(codes) for column, codes in self._columns()]
-        for k, effects in zip(where, self._estimate_effects(targets), strict=True):
-            if parts[k].shape != effects.rows.shape:
-                known, given = parts[k].shape[1], targets.shape[1]
-                raise ValueError(f"the schema has effects on {known} targets, but {given} are given. Learn it again.")
-            parts[k] = effects.rows
-        return self._concatenate(parts)
+        return self.to_numpy() if targets is None else self.learn_effects(targets, weights)[1]
 
-    def learn_effects(self, targets: pd.DataFrame) -> Schema:
-        """The schema with the effects of all levels on the targets."""
-        columns = list(self.schema.columns)
+    def learn_effects(
+        self, targets: pd.DataFrame, weights: Float[np.ndarray, " N"] | None = None
+    ) -> tuple[Schema, Float[np.ndarray, "N D"]]:
+        """Learn the effects of all levels on the targets of training rows.
+
+        Return the schema with these effects, and the inputs of a model at the training rows, as in `to_training_numpy`.
+        """
+        columns, parts = list(self.schema.columns), [column.expand(codes) for column, codes in self._columns()]
         where = [(k, column) for k, column in enumerate(columns) if isinstance(column, LevelColumn)]
-        for (k, column), effects in zip(where, self._estimate_effects(targets), strict=True):
-            columns[k] = replace(column, effects=tuple(map(tuple, effects.levels.tolist())))
-        return Schema(tuple(columns))
+        for _, column in where:
+            if (known := len(column.targets)) != (given := targets.shape[1]):
+                raise ValueError(f"the schema has effects on {known} targets, but {given} are given. Learn it again.")
+        found = self._estimate_effects(targets.to_numpy(float), weights) if where else []
+        for (k, column), effects in zip(where, found, strict=True):
+            # the training rows may lack some levels, and have unseen ones
+            levels = np.zeros((len(column.categories), targets.shape[1]))
+            levels[: len(effects.levels)] = effects.levels[: len(levels)]
+            columns[k] = replace(column, effects=tuple(map(tuple, levels.tolist())))
+            parts[k] = effects.rows
+        return Schema(tuple(columns)), self._concatenate(parts)
+
+    def with_effects_of(self, schema: Schema) -> EncodedTable:
+        """The same rows under a schema that differs only in the effects of levels."""
+        if [*map(_without_effects, self.schema.columns)] != [*map(_without_effects, schema.columns)]:
+            raise ValueError("the table was encoded by another schema than that of the estimator")
+        return EncodedTable(schema, self.codes)
 
     def _columns(self) -> Sequence[tuple[Column, Codes]]:
         return list(zip(self.schema.columns, self.codes, strict=True))
 
-    def _estimate_effects(self, targets: pd.DataFrame) -> list[Effects]:
-        """The effects of each column with levels, in training rows."""
-        plain = [column.expand(codes) for column, codes in self._columns() if not isinstance(column, LevelColumn)]
+    def _estimate_effects(self, y: Float[np.ndarray, "N O"], weights: Float[np.ndarray, " N"] | None) -> list[Effects]:
+        """The effects of each column with levels, in training rows.
+
+        Equal rows are merged into one with a weight, so that all of them are in the same fold.
+        """
+        table = np.column_stack([*self.codes, y]).astype(float)
+        # missing values are equal to each other
+        table[np.isnan(table)] = np.inf
+        _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        counts = np.bincount(group.reshape(-1), weights)
+        distinct = self.take(first)
+        plain = [column.expand(codes) for column, codes in distinct._columns() if not isinstance(column, LevelColumn)]
         # all unseen levels are one
         levels = [
             np.where(codes < 0, len(column.categories), codes)
-            for column, codes in self._columns()
+            for column, codes in distinct._columns()
             if isinstance(column, LevelColumn)
         ]
-        inputs = self._concatenate([*plain, np.zeros((len(self), 0))])
-        return estimate_effects(inputs, levels, targets.to_numpy(float))
+        inputs = self._concatenate([*plain, np.zeros((len(first), 0))])
+        found = estimate_effects(inputs, levels, y[first], counts)
+        return [effects._replace(rows=effects.rows[group.reshape(-1)]) for effects in found]
 
     @staticmethod
     def _concatenate(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "N D"]:
@@ -241,6 +268,7 @@ def learn_schema(
     targets: pd.DataFrame | None = None,
     include: Collection[str] = (),
     num_rows: int | None = None,
+    weights: Float[np.ndarray, " T"] | None = None,
 ) -> EncodedTable:
     """Learn a schema from the training rows of a table, and encode all rows.
 
@@ -253,6 +281,7 @@ def learn_schema(
         targets: Numbers to predict in the training rows, for text with many levels.
         include: Columns to use even if they look like row numbers.
         num_rows: Number of rows of which the table is a sample. Default: it is the whole table.
+        weights: Weights of the training rows, for text with many levels. Default: 1.
     """
     check_table(table)
     if table.empty:
@@ -273,11 +302,11 @@ def learn_schema(
         if numbered := [
             column.name for column in ignored if column.reason == ROW_NUMBERS and column.name not in include
         ]:
-            return learn_schema(table, impute, train, targets, numbered, num_rows)
+            return learn_schema(table, impute, train, targets, numbered, num_rows, weights)
         raise TableError("no column can be used: " + "; ".join(f"{each.name!r} ({each.reason})" for each in ignored))
     encoded = EncodedTable(Schema(columns), codes)
-    if targets is not None and any(isinstance(column, LevelColumn) for column in columns):
-        encoded = EncodedTable(encoded.take(train).learn_effects(targets), codes)
+    if targets is not None and encoded.schema.has_effects:
+        encoded = EncodedTable(encoded.take(train).learn_effects(targets, weights)[0], codes)
     _warn_of_uninformative(encoded.take(train))
     return encoded
 
@@ -343,3 +372,8 @@ def check_table(table: object) -> None:
     twice = table.columns[table.columns.duplicated()].unique()
     if len(twice):
         raise TableError(f"several columns have the name {quoted(twice)}", "Rename them.")
+
+
+def _without_effects(column: Column) -> dict[str, Any]:
+    """What determines the codes of a column."""
+    return {"kind": column.kind} | {name: value for name, value in vars(column).items() if name != "effects"}

@@ -38,7 +38,8 @@ from inducing.tables.reading import PARQUET, read_chunks
 from inducing.tables.sampling import CHUNK_ROWS
 from inducing.tables.schema import Unseen, warn_of_unseen
 
-# in the folder of a stream; the third are incomplete
+# the folders of a stream: for the training rows, and for all rows; and the files in each, of which the third are incomplete
+PARTS = ("training", "all")
 FILES = ("rows", "rows.json", ".rows.*", "training-*")
 
 
@@ -50,7 +51,8 @@ class TableStream:
         path: The table.
         num_rows: Number of its rows.
         folder: Folder for the encoded rows and the checkpoints.
-        progress: A context for the time of encoding. It gives a function to call with the number of rows of each chunk.
+        progress: Opens a progress bar while rows are encoded: a context manager that returns a function, which is called
+            with the number of rows of each chunk.
     """
 
     path: Path
@@ -62,13 +64,15 @@ class TableStream:
         """Fit to all rows of the table but the test rows of the problem, which is about a sample of the rows."""
         sample = problem.encoded.take(problem.train), problem.y[problem.train]
         num_train = self.num_rows - len(problem.test)
+        # a second fit, to all rows, leaves the files of the first alone
+        part = self.folder / PARTS[0 if len(problem.test) else 1]
 
         def write(known: Rows) -> RowFile:
-            path, ranks = self.folder / "rows", join()
+            path, ranks = part / "rows", join()
             source = self._identify(problem, known)
             if ranks.first and RowFile.find(path, source) is None:
-                self.remove_files()
-                self.folder.mkdir(exist_ok=True)
+                _remove(part)
+                part.mkdir(parents=True, exist_ok=True)
                 with self.progress() as advance:
                     RowFile.write(path, chain([known[:2]], self._encode(estimator, problem, advance)), source)
             ranks.broadcast(0)
@@ -77,12 +81,12 @@ class TableStream:
                 raise OSError(f"{path} was changed by another program. Start again")
             return file
 
-        return fit_file(estimator, sample, num_train, write, lambda file: self._name_checkpoints(estimator, file))
+        return fit_file(estimator, sample, num_train, write, lambda file: _name_checkpoints(estimator, file, part))
 
     def remove_files(self) -> None:
         """Remove the encoded rows and the checkpoints. Other files in the folder stay."""
-        for path in [path for name in FILES for path in self.folder.glob(name)]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for part in PARTS:
+            _remove(self.folder / part)
         with suppress(OSError):
             self.folder.rmdir()
 
@@ -90,7 +94,8 @@ class TableStream:
         self, estimator: NetworkEstimator, problem: Problem, advance: Callable[[int], object]
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Encode all rows that are not in the sample."""
-        schema, unseen, sampled = problem.encoded.schema, Unseen(), problem.inputs.index.to_numpy()
+        schema, unseen, sampled = estimator.schema_, Unseen(), problem.inputs.index.to_numpy()
+        assert schema is not None
         # a chunk of a CSV file might show text as numbers or booleans
         columns = (*schema.columns, *problem.target_columns)
         text = [column.name for column in columns if isinstance(column, TextColumn)]
@@ -129,11 +134,19 @@ class TableStream:
             "sample": [zlib.crc32(problem.inputs.index.to_numpy().tobytes()), *checksums(known)],
         }
 
-    def _name_checkpoints(self, estimator: NetworkEstimator, file: RowFile) -> Path:
-        """A folder for each choice of settings, so that changed settings start again."""
-        settings = {name: repr(value) for name, value in estimator.get_params(deep=False).items() if name != "verbose"}
-        del settings["schema"]
-        settings["rows"] = str(file.checksum)
-        folder = self.folder / f"training-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
-        folder.mkdir(exist_ok=True)
-        return folder
+
+def _remove(folder: Path) -> None:
+    for path in [path for name in FILES for path in folder.glob(name)]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _name_checkpoints(estimator: NetworkEstimator, file: RowFile, folder: Path) -> Path:
+    """A folder for each choice of settings, so that changed settings start again."""
+    settings = {name: repr(value) for name, value in estimator.get_params(deep=False).items() if name != "verbose"}
+    del settings["schema"]
+    settings["rows"] = str(file.checksum)
+    checkpoints = folder / f"training-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
+    checkpoints.mkdir(exist_ok=True)
+    return checkpoints

@@ -17,6 +17,9 @@ def test_the_grid_of_a_preset():
 def test_differences_from_the_paper_in_words():
     assert LINEAR.differences("smoke")["num_steps"] == "num_steps 3 instead of 40000"
     assert LINEAR.differences("smoke")["depth"] == "depth 1, 2 instead of 1, 2, 4, 8, 16"
+    images = EXPERIMENTS["mnist500"].differences("cpu")
+    assert images["unknown"] == "unknown notmnist instead of none"
+    assert images["last_local"] == "last_local the default or 500"
     assert TOY.differences("paper") == {}
     assert list(TOY.differences("cpu").values()) == [
         "recipe fast instead of paper:toy",

@@ -19,7 +19,7 @@ def make_task(folder):
 
 
 def run_one(task):
-    with this_process(progress=False) as pool:
+    with this_process() as pool:
         (outcome,) = run_each([task], pool)
     return outcome
 
@@ -52,7 +52,7 @@ def test_other_runs_do_not_wait_for_a_run_of_another_process(tmp_path):
     busy = make_task(tmp_path)
     free = busy._replace(config=LINEAR.configs("smoke")[0])
     release = busy.lock()
-    with this_process(progress=False) as pool:
+    with this_process() as pool:
         outcomes = run_each([busy, free], pool)
         assert next(outcomes).config == free.config
         release()

@@ -116,3 +116,11 @@ def test_what_is_no_date_later(values, message):
 def test_a_file_that_is_wrong_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         column_from_json(json.loads(json.dumps(column_to_json(learn(DAYS)))) | change)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_dates_that_stand_for_no_date_are_refused(later):
+    dates = pd.Series(["2020-01-01", "2020-02-01", "2021-03-05", "9999-12-31"], name="day")
+    column = DateColumn.learn(dates[:3], True)
+    with pytest.raises(TableError, match=r"'day' has the date 9999-12-31 in row 3.*leave a cell empty"):
+        column.to_codes(dates) if later else DateColumn.learn(dates, True)

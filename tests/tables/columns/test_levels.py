@@ -216,3 +216,26 @@ def test_a_file_that_is_wrong_is_refused(change, message):
     assert column_from_json(entry) == encode(table, y).schema.columns[1]
     with pytest.raises(ValueError, match=message):
         column_from_json(entry | change)
+
+
+def test_weighted_rows_are_repeated_rows():
+    """Also in the effects of levels, and in any order."""
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"level": [f"level {k}" for k in random.integers(0, 25, 120)], "x": random.normal(size=120)})
+    targets = pd.DataFrame({"y": random.normal(size=120)})
+    weights = random.integers(1, 4, 120)
+    encoded = learn_schema(table, targets=targets)
+    schema, rows = encoded.learn_effects(targets, weights.astype(float))
+    order = random.permutation(np.repeat(np.arange(120), weights))
+    repeated, repeated_rows = encoded.take(order).learn_effects(targets.iloc[order])
+    for ours, theirs in zip(schema.columns, repeated.columns, strict=True):
+        np.testing.assert_allclose(getattr(ours, "effects", ()), getattr(theirs, "effects", ()), rtol=1e-10)
+    np.testing.assert_allclose(repeated_rows, rows[order], rtol=1e-10)
+
+
+def test_the_shrinkage_is_the_ratio_of_variances_with_weights():
+    """Unit weights are no weights."""
+    random = np.random.default_rng(0)
+    plain, codes, y = random.normal(size=(60, 2)), [random.integers(0, 9, 60)], random.normal(size=(60, 1))
+    (plain_effects,), (weighted,) = estimate_effects(plain, codes, y), estimate_effects(plain, codes, y, np.ones(60))
+    np.testing.assert_array_equal(plain_effects.rows, weighted.rows)

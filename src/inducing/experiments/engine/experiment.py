@@ -221,4 +221,6 @@ def key_of(config: Any) -> str:
 
 
 def _words(value: Any) -> str:
+    if value is None or value == "":
+        return "the default" if value is None else "none"
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

@@ -162,8 +162,8 @@ def _settings(experiment: Experiment, preset: str, runs: list[Result]) -> str:
     settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
     states = Counter(run.get("state") for run in runs)
     left_out = ", ".join(f"{number} {state}" for state, number in states.items() if state in NOT_COUNTED)
-    return f"{len(runs)} runs of preset {preset}, {settings}." + (
-        f" Of these do not count: {left_out}." if left_out else ""
+    return f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of preset {preset}, {settings}." + (
+        f" These do not count: {left_out}." if left_out else ""
     )
 
 

@@ -142,14 +142,14 @@ def execute(run: Run, config: Any, checkpoint: Path | None, progress: bool = Fal
 
 
 @contextmanager
-def this_process(progress: bool) -> Iterator[Pool]:
+def this_process() -> Iterator[Pool]:
     """Execute runs one by one in this process, together with the other processes of `torchrun`."""
 
     def submit(run: Run, config: Any, checkpoint: Path | None) -> Future[Result]:
         future = Future[Result]()
         join().broadcast([dataclasses.asdict(config), str(checkpoint)])
         try:
-            future.set_result(execute(run, config, checkpoint, progress))
+            future.set_result(execute(run, config, checkpoint, progress=True))
         except DivergenceError as error:
             future.set_exception(error)
         return future

@@ -143,7 +143,7 @@ def _follow(experiment: Experiment, ranks: Ranks) -> None:
 
 def _run_all(experiment: Experiment, tasks: list[Task], jobs: int, dask: str | None, console: Console) -> list[str]:
     """Execute all runs and return the failed ones. Runs of other processes are retried until those end."""
-    here = this_process(console.is_terminal) if jobs == 1 else processes(jobs, max(1, available_cores() // jobs))
+    here = this_process() if jobs == 1 else processes(jobs, max(1, available_cores() // jobs))
     executing = here if dask is None else connect(dask)
     failed = []
     with executing as pool:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.autocasting import without_autocasting
 from inducing.linalg.noise import seeded
 from inducing.linalg.roots import find_roots
 from inducing.nn.context import DrawContext
@@ -57,7 +58,7 @@ def draw_last_layer(
     context = DrawContext(num_samples, seeded(seed, "functions"), consistent=True, likelihood=likelihood)
     inducing = None if network.inducing_points is None else network.inducing_points[None]
     *parts, (name, last) = network.layers.named_parts("layers")
-    with torch.no_grad():
+    with torch.no_grad(), without_autocasting(network.device):
         steps: list[Function] = []
         for part_name, part in parts:
             function, inducing, _ = part.sample(part_name, inducing, context)

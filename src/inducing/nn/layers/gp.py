@@ -33,6 +33,9 @@ MeanKind = Literal["zero", "identity"]
 # the distribution of the values at the data given the values at the inducing inputs, in the bound
 ConditionalKind = Literal["prior", "tight"]
 
+# the default
+JITTER = 1e-6
+
 
 class GPLayer(Layer):
     """A layer of independent Gaussian processes that share a kernel.
@@ -73,7 +76,7 @@ class GPLayer(Layer):
         kernel: Kernel | str = "squared-exponential",
         mean: MeanKind = "zero",
         posterior: Posterior | str = "global",
-        jitter: float = 1e-6,
+        jitter: float = JITTER,
         num_features: int = 512,
         conditional: ConditionalKind = "prior",
     ) -> None:
@@ -199,7 +202,9 @@ class GPLayer(Layer):
     def extra_repr(self) -> str:
         mean = "" if self.mean == "zero" else f"mean={self.mean!r}, "
         conditional = "" if self.conditional == "prior" else f", conditional={self.conditional!r}"
-        return f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}{conditional}"
+        jitter = "" if self.jitter == JITTER else f", jitter={self.jitter:g}"
+        settings = f"{self.in_features}, {self.out_features}, {self.kernel_spec}, {mean}{self.posterior_spec}"
+        return settings + conditional + jitter
 
     def _factorise(
         self, kernel: Values, inputs: Float[Tensor, "#S M D"], nugget: Float[Tensor, "#S"] | None = None

@@ -1,4 +1,4 @@
-"""What all kinds of columns have in common."""
+"""The base class of all kinds of columns."""
 
 from __future__ import annotations
 

@@ -104,6 +104,12 @@ class DateColumn(Column):
             raise TableError(f"column {self.name!r} is {values.dtype}, but held dates in the training table")
         days = np.full(len(values), np.nan)
         days[values.notna().to_numpy()] = (times - pd.Timestamp(1970, 1, 1)) / pd.Timedelta(days=1)
+        if len(far := np.flatnonzero(np.abs(days) >= LARGEST_DAY)):
+            row, value = values.index[far[0]], values.iloc[far[0]]
+            raise TableError(
+                f"column {self.name!r} has the date {value} in row {row}",
+                "Dates before 1697 or after 2243 are refused: leave a cell empty if the date is not known.",
+            )
         return days
 
     def expand(self, codes: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N E"]:

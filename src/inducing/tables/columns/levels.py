@@ -106,7 +106,10 @@ class Effects(NamedTuple):
 
 
 def estimate_effects(
-    plain: Float[np.ndarray, "N D"], columns: Sequence[Int[np.ndarray, " N"]], y: Float[np.ndarray, "N O"]
+    plain: Float[np.ndarray, "N D"],
+    columns: Sequence[Int[np.ndarray, " N"]],
+    y: Float[np.ndarray, "N O"],
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> list[Effects]:
     """Estimate the effects of all columns with levels on the targets of the training rows.
 
@@ -114,26 +117,31 @@ def estimate_effects(
         plain: The inputs of the other columns.
         columns: The level of each row, for each column with levels.
         y: The targets. Missing targets (NaN) are left out.
+        weights: Weights of the rows, as counts. Default: 1.
     """
+    weights = np.ones(len(y)) if weights is None else weights
     if np.isnan(y).any():
-        parts = [_estimate_on_observed(plain, columns, target) for target in y.T]
+        parts = [_estimate_on_observed(plain, columns, target, weights) for target in y.T]
         return [Effects(*map(np.column_stack, zip(*effects, strict=True))) for effects in zip(*parts, strict=True)]
     folds = np.random.default_rng(0).permutation(len(y)) % NUM_FOLDS
     found = [Effects(np.zeros((0, y.shape[1])), np.zeros_like(y)) for _ in columns]
     for _ in range(PASSES):
-        unexplained = y - _ridge(plain, y - sum(effects.rows for effects in found))
+        unexplained = y - _ridge(plain, y - sum(effects.rows for effects in found), weights)
         for k, codes in enumerate(columns):
             others = sum(effects.rows for effects in found) - found[k].rows
-            found[k] = _cross_fit(codes, unexplained - others, folds)
+            found[k] = _cross_fit(codes, unexplained - others, weights, folds)
     return found
 
 
 def _estimate_on_observed(
-    plain: Float[np.ndarray, "N D"], columns: Sequence[Int[np.ndarray, " N"]], y: Float[np.ndarray, " N"]
+    plain: Float[np.ndarray, "N D"],
+    columns: Sequence[Int[np.ndarray, " N"]],
+    y: Float[np.ndarray, " N"],
+    weights: Float[np.ndarray, " N"],
 ) -> list[Effects]:
     """Estimate the effects on one target. Levels without an observed target have none."""
     seen, found = ~np.isnan(y), list[Effects]()
-    parts = estimate_effects(plain[seen], [codes[seen] for codes in columns], y[seen, None])
+    parts = estimate_effects(plain[seen], [codes[seen] for codes in columns], y[seen, None], weights[seen])
     for codes, part in zip(columns, parts, strict=True):
         levels = np.zeros((codes.max() + 1, 1))
         levels[: len(part.levels)] = part.levels
@@ -143,41 +151,51 @@ def _estimate_on_observed(
     return found
 
 
-def _ridge(plain: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N O"]) -> Float[np.ndarray, "N O"]:
-    spread = plain.std(0)
-    inputs = ((plain - plain.mean(0)) / np.where(spread > 0, spread, 1.0))[:, spread > 0]
+def _ridge(
+    plain: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N O"], weights: Float[np.ndarray, " N"]
+) -> Float[np.ndarray, "N O"]:
+    centred = plain - np.average(plain, 0, weights)
+    spread = np.sqrt(np.average(centred**2, 0, weights))
+    inputs = (centred / np.where(spread > 0, spread, 1.0))[:, spread > 0]
     if not inputs.shape[1]:
-        return np.broadcast_to(y.mean(0), y.shape)
-    return RidgeCV(PENALTIES, alpha_per_target=y.shape[1] > 1).fit(inputs, y).predict(inputs).reshape(y.shape)
+        return np.broadcast_to(np.average(y, 0, weights), y.shape)
+    model = RidgeCV(PENALTIES, alpha_per_target=y.shape[1] > 1).fit(inputs, y, weights)
+    return model.predict(inputs).reshape(y.shape)
 
 
 def _cross_fit(
-    codes: Int[np.ndarray, " N"], residuals: Float[np.ndarray, "N O"], folds: Int[np.ndarray, " N"]
+    codes: Int[np.ndarray, " N"],
+    residuals: Float[np.ndarray, "N O"],
+    weights: Float[np.ndarray, " N"],
+    folds: Int[np.ndarray, " N"],
 ) -> Effects:
-    shrinkage, rows = _shrinkage(codes, residuals), np.zeros_like(residuals)
+    shrinkage, rows = _shrinkage(codes, residuals, weights), np.zeros_like(residuals)
     for fold in range(NUM_FOLDS):
         inside = folds == fold
-        rows[inside] = _shrunk_means(codes, residuals * ~inside[:, None], ~inside, shrinkage)[codes[inside]]
-    return Effects(_shrunk_means(codes, residuals, np.ones(len(codes)), shrinkage), rows)
+        rows[inside] = _shrunk_means(codes, residuals, weights * ~inside, shrinkage)[codes[inside]]
+    return Effects(_shrunk_means(codes, residuals, weights, shrinkage), rows)
 
 
 def _shrunk_means(
     codes: Int[np.ndarray, " N"],
     residuals: Float[np.ndarray, "N O"],
-    weights: np.ndarray,
+    weights: Float[np.ndarray, " N"],
     shrinkage: Float[np.ndarray, " O"],
 ) -> Float[np.ndarray, "L O"]:
     # sum of residuals / (rows + m)
-    sums = np.stack([np.bincount(codes, column) for column in residuals.T], 1)
+    sums = np.stack([np.bincount(codes, weights * column) for column in residuals.T], 1)
     return sums / (np.bincount(codes, weights)[:, None] + shrinkage)
 
 
-def _shrinkage(codes: Int[np.ndarray, " N"], residuals: Float[np.ndarray, "N O"]) -> Float[np.ndarray, " O"]:
+def _shrinkage(
+    codes: Int[np.ndarray, " N"], residuals: Float[np.ndarray, "N O"], weights: Float[np.ndarray, " N"]
+) -> Float[np.ndarray, " O"]:
     """Variance within levels over variance between them, by the method of moments."""
-    _, group, rows = np.unique(codes, return_inverse=True, return_counts=True)
-    total, sums = len(codes), np.stack([np.bincount(group, column) for column in residuals.T], 1)
-    means = sums / rows[:, None]
-    within = ((residuals - means[group]) ** 2).sum(0) / max(total - len(rows), 1)
-    spread = (rows[:, None] * (means - residuals.mean(0)) ** 2).sum(0) - (len(rows) - 1) * within
+    _, group = np.unique(codes, return_inverse=True)
+    rows, total = np.bincount(group, weights), weights.sum()
+    means = np.stack([np.bincount(group, weights * column) for column in residuals.T], 1) / rows[:, None]
+    within = (weights[:, None] * (residuals - means[group]) ** 2).sum(0) / max(total - len(rows), 1)
+    centre = np.average(residuals, 0, weights)
+    spread = (rows[:, None] * (means - centre) ** 2).sum(0) - (len(rows) - 1) * within
     between = spread / max(total - (rows**2).sum() / total, 1.0)
     return within / np.maximum(between, within / LARGEST_SHRINKAGE + SMALLEST_VARIANCE) + 1 / LARGEST_SHRINKAGE
