@@ -19,9 +19,11 @@ def test_the_grid_of_the_paper():
 def test_the_cpu_preset():
     configs = UCI_BNN.configs("cpu")
     rows = {(config.dataset, config.prior, config.posterior) for config in configs}
-    small = {"boston", "energy", "yacht", "concrete", "wine"}
-    assert rows == set(itertools.product(small, UCI_BNN.grid["prior"], UCI_BNN.grid["posterior"]))
-    assert len(configs) == 5 * len(rows)
+    small, large = {"boston", "energy", "yacht", "concrete", "wine"}, {"kin8nm", "power", "naval", "protein"}
+    on_small = set(itertools.product(small, UCI_BNN.grid["prior"], UCI_BNN.grid["posterior"]))
+    on_large = set(itertools.product(large, ["neal"], ["factorised", "global"]))
+    assert rows == on_small | on_large
+    assert len(configs) == 5 * len(on_small) + len(on_large), "five splits of the small datasets, one of the large ones"
     assert not any(trials(config) for config in configs), "its rates are fixed"
 
 

@@ -75,7 +75,8 @@ def draw_scores(comparison: Comparison, results: list[store.Result]) -> figures.
     for dataset, upper, lower in zip(datasets, *rows, strict=True):
         upper.set_title(dataset)
         lower.set_xlabel({"depth": "layers"}.get(axis, axis))
-    # the panel with most posteriors has the legend
-    fullest = max(rows[0], key=lambda axes: len(axes.get_legend_handles_labels()[1]))
-    fullest.legend(frameon=False, fontsize=8, title="open: the paper", title_fontsize=8)
+    found = (dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) for axes in rows[0])
+    handles = {posterior: handle for panel in found for posterior, handle in panel.items()}
+    style = {"title": "open: the paper", "title_fontsize": 8, "fontsize": 8, "ncols": len(handles), "frameon": False}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", **style)
     return figure

@@ -26,7 +26,8 @@ def results(tmp_path):
     folder = tmp_path / "results"
     folder.mkdir()
     add(folder, "uci-bnn", dataset="yacht", prior="neal")
-    add(folder, "uci-dgp", dataset="yacht", posterior="global")
+    for depth in (2, 5):
+        add(folder, "uci-dgp", dataset="yacht", depth=depth, posterior="global")
     images = {
         "elbo_per_datapoint": -0.7,
         "test_log_likelihood": -0.3,
@@ -104,7 +105,8 @@ def test_runs_with_the_papers_settings_come_before_others():
 
     put("smoke", 9.0)
     assert selected(experiment, store) == {}
-    put("cpu", 5.0, dataset="yacht")
+    for depth in (2, 5):
+        put("cpu", 5.0, dataset="yacht", depth=depth)
     put("paper", 1.0, dataset="yacht", depth=2, posterior="global", split=0)
     found = selected(experiment, store)
     assert {preset: len(runs) for preset, runs in found.items()} == {"cpu": 15, "paper": 1}
