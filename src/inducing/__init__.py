@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     from inducing.tables.schema import Schema
 
 _SAVED = (
+    "AutoClassifier",
+    "AutoRegressor",
     "BNNClassifier",
     "BNNRegressor",
     "DeepGPClassifier",
@@ -103,7 +105,6 @@ _LAZY = {
     "inducing.tables.reading": ("read_table",),
     "inducing.tables.schema": ("Schema",),
     "inducing.estimators": _SAVED,
-    "inducing.estimators.auto": ("AutoClassifier", "AutoRegressor"),
     "inducing.estimators.pipeline": ("Pipeline", "crps_score", "log_likelihood_score"),
 }
 register_later("inducing.estimators", *_SAVED)

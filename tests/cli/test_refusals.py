@@ -137,7 +137,7 @@ def read_only(monkeypatch):
 
 @pytest.mark.parametrize("option", ["--out", "--report"])
 def test_fit_notices_a_file_that_cannot_be_written_before_training(option, here, read_only, monkeypatch):
-    monkeypatch.setattr(fitting, "fit_problem", lambda *_: pytest.fail("a model was fitted"))
+    monkeypatch.setattr(fitting, "fit_training_rows", lambda *_: pytest.fail("a model was fitted"))
     done = run("fit", "t.csv", "--target", "price", option, "r.html")
     assert refused(done, "inducing fit: ")
     assert "Permission denied" in done.stderr

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import inducing
 from inducing.cli import app
-from inducing.estimators import architectures
+from inducing.estimators import architectures, auto
 from inducing.pages import to_rich
 from inducing.tables import fitting
 from inducing.tables.predicting import TableModel
@@ -32,7 +32,7 @@ def test_fit_predict_report(here):
         "54 training rows, 6 test rows, 3 input columns",
         "20/20",
         "HeteroscedasticGaussian likelihood, 54 global inducing points: all distinct rows, with an exact last layer",
-        "trained for 20 steps in",
+        "trained for 20 steps:",
         "the limit (--max-steps)",
         "BNNRegressor",
     ):
@@ -147,7 +147,7 @@ def test_a_likelihood_decides_the_task(likelihood, task, here, monkeypatch):
 def test_the_reason_for_the_task_is_told(here, monkeypatch):
     """A likelihood decides the task, but is not a request for it."""
     TABLE[["size", "grade"]].to_csv("g.csv", index=False)
-    monkeypatch.setattr(fitting, "fit_problem", lambda *_: (_ for _ in ()).throw(ValueError("stop")))
+    monkeypatch.setattr(fitting, "fit_training_rows", lambda *_: (_ for _ in ()).throw(ValueError("stop")))
     fit = ("fit", "g.csv", "--target", "grade")
     assert "regression (the likelihood is poisson)\n" in run(*fit, "--likelihood", "poisson").stdout
     assert "regression (requested)\n" in run(*fit, "--likelihood", "poisson", "--task", "regression").stdout
@@ -164,7 +164,7 @@ def test_a_default_number_of_steps_and_a_replaced_file_are_told(here, monkeypatc
     monkeypatch.setitem(architectures.BNN_FEW_ROWS, "num_steps", 2)
     Path("model.safetensors").write_text("old")
     done = run("fit", "t.csv", "--target", "price")
-    assert "trained for 2 steps in" in done.stdout
+    assert "trained for 2 steps:" in done.stdout
     assert "the default number of steps for 54 rows; --max-steps raises it" in done.stdout
     assert "model: model.safetensors (replaced)\n" in done.stdout
 
@@ -242,12 +242,38 @@ def test_the_saved_model_is_fitted_to_all_rows_on_request(here):
 
 
 @pytest.mark.parametrize("options", [(), ("--refit",), ("--test-fraction", 0)], ids=str)
-def test_the_automatic_choice(options, here):
+def test_one_model_with_all_the_weight(options, here, monkeypatch):
+    monkeypatch.setattr(auto, "find_weights", lambda scores, rows: np.array([0, 0, 1.0]))
     done = run("fit", "t.csv", "--target", "price", "--max-steps", 2, "--model", "auto", *options)
     assert done.exit_code == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("chosen: "))
-    chosen = line.removeprefix("chosen: ").split(".")[0]
-    assert isinstance(TableModel.load(here / "model.safetensors").estimator, fitting.ESTIMATORS[chosen]["regression"])
+    assert "weights of models: trees 1.00. Log-likelihoods" in done.stdout
+    estimator = TableModel.load(here / "model.safetensors").estimator
+    assert isinstance(estimator, fitting.ESTIMATORS["trees"]["regression"])
+
+
+@pytest.mark.parametrize("target", ["price", "colour"])
+def test_a_blend_of_models(target, here, monkeypatch):
+    """It is fitted again with the same weights, saved, reported, and predicts; it cannot be exported."""
+    monkeypatch.setattr(auto, "find_weights", lambda scores, rows: np.array([0.5, 0, 0.5]))
+    options = ("--max-steps", 2, "--model", "auto", "--refit", "--report", "r.html")
+    done = run("fit", "t.csv", "--target", target, *options)
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "weights of models: bnn 0.50, trees 0.50. Log-likelihoods of rows held out of the training rows: bnn"
+        in done.stdout
+    )
+    assert done.stdout.count("trained for 2 steps: the limit (--max-steps)") == 2
+    page = Path("r.html").read_text()
+    assert page.count("weight 0.50, ") == page.count('alt="ELBO"') == 2
+    estimator = TableModel.load(here / "model.safetensors").estimator
+    assert list(estimator.members_) == ["bnn", "trees"]
+    assert len(estimator.members_["bnn"].network_.inducing_points) == 60, "all rows"
+    done = run("predict", "model.safetensors", "t.csv", "--out", "p.csv")
+    assert done.exit_code == 0, done.stderr
+    assert len(pd.read_csv("p.csv")) == 60
+    done = run("export", "model.safetensors")
+    assert done.exit_code == 2
+    assert "a blend of 2 models (bnn, trees) cannot be exported" in done.stderr
 
 
 def test_another_order_of_columns_is_told_once(model):

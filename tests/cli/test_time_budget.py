@@ -14,11 +14,19 @@ def fit(tmp_path, monkeypatch):
     return lambda *options: CliRunner().invoke(app, ["fit", "t.csv", "--target", "price", *map(str, options)])
 
 
-@pytest.mark.parametrize("options", [(), ("--refit",), ("--model", "auto")], ids=["one fit", "refit", "auto"])
-def test_the_output_says_that_time_decided(options, fit):
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ((), "0.3 s"),
+        (("--refit",), "0.15 s, a share of the 0.3 s"),
+        (("--model", "auto"), "0.05 s, a share of the 0.3 s"),
+    ],
+    ids=["one fit", "refit", "auto"],
+)
+def test_the_output_says_that_time_decided(options, share, fit):
     done = fit("--time-budget", 0.3, *options)
     assert done.exit_code == 0, done.stderr
-    assert "as many steps as fit into 0.3 s (--time-budget)" in done.stdout
+    assert f"as many steps as fit into {share} (--time-budget)" in done.stdout
 
 
 def test_a_generous_budget_decides_nothing(fit):

@@ -330,3 +330,16 @@ def test_imputed_values_are_counted():
     table.loc[:2, "size"] = np.nan
     with pytest.warns(inducing.TableWarning, match=r"missing values are imputed in 'size' \(3\)"):
         inducing.BNNRegressor(**{**SMALL, "max_steps": 2}).fit(table, Y)
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "student-t"])
+@pytest.mark.parametrize(("num_rows", "learned"), [(1000, False), (1001, True)])
+def test_degrees_of_freedom_of_deep_gps_are_learned_from_many_rows(likelihood, num_rows, learned):
+    """Learned from few rows they may fall to 2, and groups of rows become outliers."""
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(num_rows, 2)), random.normal(size=num_rows)
+    model = inducing.DeepGPRegressor(max_steps=1, num_inducing=5, likelihood=likelihood, random_state=0).fit(x, y)
+    assert ("scaled_log_excess" in dict(model.likelihood_.named_parameters())) == learned
+    assert model.likelihood_.degrees_of_freedom > 2
+    if not learned:
+        assert model.likelihood_.degrees_of_freedom == pytest.approx(4)

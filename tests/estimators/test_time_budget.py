@@ -1,6 +1,7 @@
 """A time budget: as many steps as fit, an annealed learning rate, and an end at the clock."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -85,3 +86,24 @@ def test_a_budget_may_be_infinite():
 def test_a_budget_is_positive(seconds):
     with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):
         fitted(time_budget=seconds)
+
+
+def test_a_slow_first_step_does_not_count(monkeypatch):
+    """The first step of a process loads parts of torch."""
+    steps = []
+
+    def train(*_, callbacks, **__):
+        for step, seconds in enumerate((5.0, 5.1, 5.2), 1):
+            steps.append(SimpleNamespace(step=step, seconds=seconds))
+            if callbacks(steps[-1]):
+                break
+        return steps
+
+    monkeypatch.setattr(time_budget, "fit", train)
+    clock = Clock(1.0)
+    monkeypatch.setattr(Clock, "__call__", lambda self, record: True)
+    before = clock.remaining
+    assert time_budget.measure_step(clock, None, None, None, FAST, 0) == pytest.approx(0.1)
+    assert len(steps) == 2, "two steps, whatever the first takes"
+    # the clock has gone on for a moment
+    assert before + 4.9 - 1 < clock.remaining < before + 4.9

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from inducing.estimators.trees import FOLDS, BoostedTrees, fit_trees, join_trees
 from inducing.exporting import trace
 
-RANDOM = np.random.default_rng(0)
+RANDOM, ONCE = np.random.default_rng(0), np.ones(200, dtype=int)
 X, NEW = RANDOM.normal(size=(200, 3)), RANDOM.normal(size=(1000, 3))
 Y = np.stack([np.sign(X[:, 0]) * X[:, 1], X[:, 2] ** 2], 1)
 
@@ -46,18 +46,31 @@ def test_models_with_different_numbers_of_trees_and_a_constant():
 
 def test_each_training_row_is_predicted_by_trees_that_did_not_see_it():
     noise = RANDOM.normal(size=(200, 1))
-    trees, held_out = fit_trees(X, noise, np.ones(200))
+    trees, held_out = fit_trees(X, noise, np.ones(200), ONCE)
     # targets that nothing explains: trees that saw them seem to explain most of them
     assert np.corrcoef(trees.predict(X)[:, 0], noise[:, 0])[0, 1] > 0.7
     assert abs(np.corrcoef(held_out[:, 0], noise[:, 0])[0, 1]) < 0.3
     changed = noise.copy()
     changed[17] += 100
-    assert fit_trees(X, changed, np.ones(200))[1][17] == held_out[17]
+    assert fit_trees(X, changed, np.ones(200), ONCE)[1][17] == held_out[17]
+
+
+def test_one_copy_of_a_row_is_left_out_at_a_time():
+    noise, copies = RANDOM.normal(size=(200, 1)), np.where(np.arange(200) < 100, 4, 1)
+    _, held_out = fit_trees(X, noise, copies.astype(float), copies)
+    # a new row that equals a training row is predicted as well as the other copies are
+    repeated, alone = (
+        np.corrcoef(held_out[rows, 0], noise[rows, 0])[0, 1] for rows in (slice(0, 100), slice(100, 200))
+    )
+    assert repeated > 0.6
+    assert abs(alone) < 0.3
+    weighted = fit_trees(X, noise, copies.astype(float), ONCE)[1]
+    assert abs(np.corrcoef(weighted[:100, 0], noise[:100, 0])[0, 1]) < 0.3, "a weight is not a copy"
 
 
 def test_a_weight_is_a_number_of_rows():
     weights = np.where(np.arange(200) < 100, 3.0, 1.0)
-    once, _ = fit_trees(X, Y, weights)
+    once, _ = fit_trees(X, Y, weights, ONCE)
     model = HistGradientBoostingRegressor(random_state=0).fit(X, Y[:, 0], weights)
     np.testing.assert_allclose(once.predict(NEW)[:, 0], model.predict(NEW), rtol=1e-12, atol=1e-12)
 
@@ -65,17 +78,17 @@ def test_a_weight_is_a_number_of_rows():
 def test_missing_targets_are_left_out():
     missing = np.arange(200) % 3 == 0
     one, seen = np.where(missing, np.nan, Y[:, 0]), ~missing
-    trees, held_out = fit_trees(X, np.stack([one, Y[:, 1]], 1), np.ones(200))
-    alone, held_out_alone = fit_trees(X[seen], Y[seen, :1], np.ones(seen.sum()))
+    trees, held_out = fit_trees(X, np.stack([one, Y[:, 1]], 1), np.ones(200), ONCE)
+    alone, held_out_alone = fit_trees(X[seen], Y[seen, :1], np.ones(seen.sum()), ONCE[seen])
     np.testing.assert_allclose(trees.predict(NEW)[:, 0], alone.predict(NEW)[:, 0], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(held_out[seen, 0], held_out_alone[:, 0], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(held_out[missing, 0], alone.predict(X[missing])[:, 0], rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(held_out[:, 1:], fit_trees(X, Y[:, 1:], np.ones(200))[1])
+    np.testing.assert_array_equal(held_out[:, 1:], fit_trees(X, Y[:, 1:], np.ones(200), ONCE)[1])
 
 
 @pytest.mark.parametrize("count", [1, 2, FOLDS])
 def test_few_rows(count):
-    trees, held_out = fit_trees(X[:count], Y[:count], np.ones(count))
+    trees, held_out = fit_trees(X[:count], Y[:count], np.ones(count), ONCE[:count])
     assert held_out.shape == (count, 2)
     assert np.isfinite(held_out).all()
     assert np.isfinite(trees.predict(NEW)).all()

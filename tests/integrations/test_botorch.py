@@ -258,7 +258,7 @@ def test_automatic_choices_and_trees_are_refused():
     with pytest.raises(ValueError, match="have no gradients"):
         InducingModel.from_estimator(inducing.TreeBNNRegressor([4], max_steps=2, random_state=0).fit(x, y))
     automatic = inducing.AutoRegressor({"bnn": inducing.BNNRegressor([4], max_steps=2)}, random_state=0).fit(x, y)
-    with pytest.raises(TypeError, match="use its estimator_"):
+    with pytest.raises(TypeError, match="use one of its members_"):
         InducingModel.from_estimator(automatic)
 
 

@@ -196,6 +196,17 @@ def test_the_automatic_choice():
     assert model.predict_proba(X).shape == (30, 2)
 
 
+def test_draws_of_a_blend():
+    np.random.seed(0)  # noqa: NPY002
+    candidates = {"bnn": inducing.BNNRegressor([5], **SMALL), "dgp": inducing.DeepGPRegressor(**SMALL)}
+    blended = inducing.AutoRegressor(candidates, weights={"bnn": 0.3, "dgp": 0.7}, random_state=0)
+    found = InducingRegressor(blended).fit(X, Y).predict_proba(X[:5])
+    samples = found.sample(4000).to_numpy().reshape(4000, 5, 2)
+    error = found.var().to_numpy() ** 0.5 / 4000**0.5
+    assert (np.abs(samples.mean(0) - found.mean().to_numpy()) < 4 * error).all()
+    assert found.sample(3).shape == (15, 2)
+
+
 def test_a_pipeline():
     last = inducing.BNNRegressor([5], **SMALL)
     model = InducingRegressor(inducing.Pipeline([("scale", StandardScaler()), ("model", last)])).fit(X, Y)

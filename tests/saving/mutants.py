@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import inducing
+from inducing.estimators.predictions import Predictions
 from inducing.files import digest
 from inducing.saving.file import ENTRY
 
@@ -98,6 +99,17 @@ class Subject:
         if isinstance(header, dict):
             header = {**header, "sha256": checksum}
         save_file(tensors, path, {self.entry: json.dumps(header)})
+
+
+def blend(folder):
+    """The file of several models."""
+    rows = np.random.default_rng(0).normal(size=(12, 3))
+    table = pd.DataFrame(rows, columns=["a", "b", "c"]).assign(colour=["red", "blue", "green"] * 4)
+    small = {"max_steps": 2, "n_samples": 3, "likelihood": "gaussian"}
+    members = {name: inducing.BNNRegressor((size,), **small) for name, size in (("narrow", 2), ("wide", 4))}
+    model = inducing.AutoRegressor(members, weights={"narrow": 1, "wide": 2}, random_state=0).fit(table, rows[:, 0])
+    inducing.save(model, folder / "original")
+    return Subject("blend", folder / "original", ENTRY)
 
 
 def subjects(folder):
@@ -272,11 +284,11 @@ def use(model):
         yield model(torch.zeros(2, *model.input_shape, dtype=model.dtype))
     elif isinstance(model, inducing.Standardiser):
         yield model.apply(torch.zeros(2, len(model.mean)))
-    elif isinstance(model, inducing.BNNRegressor | inducing.BNNClassifier | inducing.DeepGPClassifier):
-        names = getattr(model, "feature_names_in_", [f"x{index}" for index in range(model.n_features_in_)])
+    elif isinstance(model, Predictions):
+        names = model.input_names or [f"x{index}" for index in range(model.n_features_in_)]
         columns = {} if model.schema_ is None else {c.name: getattr(c, "categories", ()) for c in model.schema_.columns}
         rows = {name: list(columns.get(name, ())[:1] or [0.1]) * 2 for name in names}
-        table = pd.DataFrame(rows) if hasattr(model, "feature_names_in_") else np.zeros((2, model.n_features_in_))
+        table = pd.DataFrame(rows) if model.input_names else np.zeros((2, model.n_features_in_))
         model.predict(table)
         yield torch.as_tensor(model.predict_distribution(table).mean)
         yield torch.as_tensor(model.sample_functions(2)(table))

@@ -30,6 +30,12 @@ def test_a_few_mutants(subjects, tmp_path, first):
         assert outcome in ("refused", "sound", "large", "numerical"), number
 
 
+def test_mutants_of_a_blend(tmp_path):
+    subject = mutants.blend(tmp_path)
+    outcomes = {mutants.attempt(number, subject, tmp_path) for number in range(150)}
+    assert {"refused", "sound"} <= outcomes <= {"refused", "sound", "large", "numerical"}
+
+
 @pytest.mark.slow
 def test_many_mutants_with_little_memory_and_time():
     """Each takes less than 2 seconds of the processor and 500 MB; none crashes the process."""

@@ -270,8 +270,8 @@ def test_every_concrete_class_of_the_library_is_registered(kind):
     for package in packages:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    # these hold a generator, and the last is made for predictions
-    resampling = {"JointProcess", "Process", "ReparameterisedAffine", "LogScale"}
+    # these hold a generator, and the last two are made for predictions
+    resampling = {"JointProcess", "Process", "ReparameterisedAffine", "LogScale", "Blended"}
     found = {
         cls
         for cls in subclasses(KINDS[kind])

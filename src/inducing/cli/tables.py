@@ -91,7 +91,7 @@ def fit(
 ) -> None:
     """Fit a model to a table, and compare it with a linear model and boosted trees on held-out rows."""
     from inducing.estimators.auto import Auto
-    from inducing.tables.fitting import fit_training_rows, make_estimator, score_fit
+    from inducing.tables.fitting import fit_training_rows, make_estimator, members_of, score_fit
     from inducing.tables.predicting import TableModel
     from inducing.tables.problem import make_problem
 
@@ -131,7 +131,7 @@ def fit(
     _print_problem(console, problem, total, may_change_task)
     replaced = " (replaced)" if out.exists() else ""
 
-    def save(trained: NetworkEstimator) -> None:
+    def save(trained: NetworkEstimator | Auto) -> None:
         if is_first():
             TableModel(trained, problem.targets, problem.excluded).save(out)
 
@@ -144,18 +144,24 @@ def fit(
     if refit and fitted is not None:
         start = time.perf_counter()
         whole = make(test_fraction=0.0)
-        chosen = estimator.chosen_ if isinstance(estimator, Auto) else model
-        final = fit_training_rows(make_estimator(chosen, whole, **parameters), whole, stream_of_rows)
+        found = estimator.weights_ if isinstance(estimator, Auto) else None
+        final = fit_training_rows(make_estimator(model, whole, found, **parameters), whole, stream_of_rows)
         seconds += time.perf_counter() - start
         save(final)
     if not is_first():
         return
     if isinstance(estimator, Auto):
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in estimator.weights_.items())
         scores = ", ".join(f"{name} {score:.3f}" for name, score in estimator.scores_.items())
-        console.print(f"chosen: {estimator.chosen_}. Log-likelihoods of rows held out of the training rows: {scores}")
+        console.print(f"weights of models: {weights}. Log-likelihoods of rows held out of the training rows: {scores}")
     uses_all_rows = refit or fitted is None
-    reason = _why_training_ended(final, total if uses_all_rows else total - len(problem.test), max_steps, time_budget)
-    console.print(f"{final.built}\ntrained for {len(final.history_)} steps in {seconds:.0f} s: {reason}")
+    num_rows = total if uses_all_rows else total - len(problem.test)
+    members = members_of(final)
+    for name, member in members.items():
+        reason = _why_training_ended(member, num_rows, max_steps, time_budget)
+        title = f"{name}: " if len(members) > 1 else ""
+        console.print(f"{title}{member.built}\ntrained for {len(member.history_)} steps: {reason}")
+    console.print(f"{seconds:.0f} s of training")
     if fitted is not None:
         _print_scores(console, fitted)
     if stream_of_rows is not None:
@@ -225,7 +231,9 @@ def _why_training_ended(
     from inducing.tables.errors import counted
 
     if final.limited_by_time_:
-        return f"as many steps as fit into {time_budget:g} s (--time-budget)"
+        # a blend, or a fit to all rows at the end, divides the time
+        share = f", a share of the {time_budget:g} s" if final.time_budget != time_budget else ""
+        return f"as many steps as fit into {final.time_budget:.3g} s{share} (--time-budget)"
     if final.history_.held_out and isinstance(final, BNN):
         return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
     if final.history_.held_out:
@@ -312,6 +320,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as a file that other programs run: rows in, mean, standard deviation and quantiles out."""
+    from inducing.estimators.auto import Auto
     from inducing.estimators.exporting import export_estimator
     from inducing.tables.predicting import TableModel
 
@@ -322,7 +331,8 @@ def export(
         raise ValueError(f"--to {to} writes {FORMATS[to]} files. Name it {wanted}, not {out.name}.")
     _check_files({"model": model}, {"out": out})
     loaded = TableModel.load(model)
-    export_estimator(loaded.estimator, out, quantile, loaded.targets)
+    estimator = loaded.estimator.only_member() if isinstance(loaded.estimator, Auto) else loaded.estimator
+    export_estimator(estimator, out, quantile, loaded.targets)
     typer.echo(f"model: {out}")
 
 

@@ -1,171 +1,283 @@
-"""The better one of several estimators, chosen by the log-likelihood of held-out rows.
+"""A blend of several estimators: a weighted mixture of their predictions, by the log-likelihood of held-out rows.
 
-The rows are held out of the training rows, and return at the end: the chosen estimator is fitted again to all rows, unless
-they are so few that it would hardly change.
+The rows are held out of the training rows, and return at the end: the estimators of the blend are fitted again to all rows,
+unless the held-out rows are so few that this would hardly change them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import math
+import os
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from inducing.checks import check_kind
+from inducing.checks import check_kind, check_known, check_whole
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.classification import BNNClassifier, DeepGPClassifier
-from inducing.estimators.functions import SampledFunctions
-from inducing.estimators.regression import BNNRegressor, DeepGPRegressor
+from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
+from inducing.estimators.functions import BlendedFunctions, Functions
+from inducing.estimators.model_weights import find_weights, share_draws
+from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
+from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
-from inducing.estimators.targets import LabelTargets
-from inducing.prediction.predictive import Predictive
-from inducing.tables.schema import EncodedTable
+from inducing.estimators.targets import LabelTargets, observed_rows
+from inducing.saving import register
+from inducing.saving.values import shorten, take
+from inducing.tables.schema import EncodedTable, Schema
 
-# held-out rows: a fifth, at most as many as a comparison needs
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 2000
-# a smaller share of held-out rows is not worth a second fit
+# held-out rows: a fifth, and of many rows a twentieth, but as many as a comparison needs
+HELD_OUT_SHARE, SHARE_OF_MANY, LEAST_OF_MANY, MOST_HELD_OUT = 0.2, 0.05, 400, 2000
+# a smaller share of held-out rows is not worth another fit
 SHARE_TO_RETURN = 0.05
 # with fewer, no row would be held out
 FEWEST_ROWS = 3
 
+STATE: dict[str, Any] = {
+    "class": str, "weights": dict[str, float], "scores": dict[str, float], "random_state": int | None, "verbose": bool,
+}  # fmt: skip
 
-class Auto(BaseEstimator):
-    """What the automatic choice of an estimator shares for regression and classification."""
+
+class Auto(Predictions, BaseEstimator):
+    """What the automatic estimators share for regression and classification."""
 
     defaults: ClassVar[Mapping[str, type[NetworkEstimator]]]
-    estimator_: Any
+    kind: ClassVar[type[NetworkEstimator]]
+    members_: dict[str, NetworkEstimator]
+    weights_: dict[str, float]
+    scores_: dict[str, float]
+    schema_: Schema | None
+    n_features_in_: int
 
     def __init__(
         self,
         candidates: Mapping[str, NetworkEstimator] | None = None,
         *,
+        weights: Mapping[str, float] | None = None,
+        schema: Schema | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.candidates, self.random_state, self.verbose = candidates, random_state, verbose
+        self.candidates, self.weights, self.schema = candidates, weights, schema
+        self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit all candidates to a part of the rows, and the best one to all rows.
+        """Fit all candidates to a part of the rows, and those of the best blend to all rows.
 
         Arguments:
             X: Inputs (N, D): an array or a pandas.DataFrame.
             y: Targets.
             sample_weight: Weights of the rows.
         """
-        first = next(iter(self.defaults.values())).__name__
-        example = f"{{'bnn': {first}()}}"
-        if self.candidates is not None:
-            check_kind("candidates", self.candidates, Mapping, f"estimators by name, e.g. {example}")
-        if self.candidates is not None and not self.candidates:
-            raise ValueError(f"candidates is empty. Leave it out, or pass estimators by name, e.g. {example}")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = {"random_state": seed, "verbose": self.verbose}
-        given = self.candidates or {name: cls() for name, cls in self.defaults.items()}
-        candidates = {name: clone(each).set_params(**settings) for name, each in given.items()}
-        weights = _check_sample_weight(sample_weight, X)
-        rows = np.flatnonzero(weights > 0)
-        if not (num_rows := len(rows)):
+        settings: dict[str, Any] = {"random_state": seed, "verbose": self.verbose}
+        if self.schema is not None:
+            settings["schema"] = self.schema
+        candidates = {name: clone(each).set_params(**settings) for name, each in self._candidates().items()}
+        if self.weights is not None:
+            weights, scores = check_weights(self.weights, candidates), dict[str, float]()
+            members = {name: candidates[name].fit(X, y, sample_weight) for name in weights}
+        else:
+            members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
+        return self._keep(members, weights, scores)
+
+    def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
+        """Condition the estimators of the blend on new rows, without a new fit. See `NetworkEstimator.update`."""
+        updated = {}
+        for name, member in self._fitted().items():
+            try:
+                # a copy: if one of them refuses the rows, all stay as they are
+                updated[name] = copy.copy(member).update(X, y, num_steps)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        return self._keep(updated, self.weights_, self.scores_)
+
+    def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
+        """Write the predictions to a file that other programs run, if one model has all the weight.
+
+        See `NetworkEstimator.export`.
+        """
+        self.only_member().export(path, quantiles)
+
+    def only_member(self) -> NetworkEstimator:
+        """The model that has all the weight, for an export."""
+        if len(members := self._fitted()) > 1:
+            largest = max(self.weights_, key=self.weights_.__getitem__)
+            advice = f"Fit and export one model alone, e.g. {largest}, which has the largest weight"
+            raise ValueError(f"a blend of {len(members)} models ({', '.join(members)}) cannot be exported. {advice}")
+        return self._first
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """The names of the columns, if the estimators were fitted to a table."""
+        return self._first.feature_names_in_
+
+    @property
+    def input_names(self) -> list[str] | None:
+        """The names of the inputs, if the estimators were fitted to a table."""
+        return self._first.input_names
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The weights and settings, and the estimators, which are saved with them."""
+        members = self._fitted()
+        is_seed = isinstance(self.random_state, int | np.integer)
+        state = {
+            "class": type(self).__name__,
+            "weights": self.weights_,
+            # JSON has no infinity: scores of models that failed on held-out rows are left out
+            "scores": {name: score for name, score in self.scores_.items() if np.isfinite(score)},
+            "random_state": int(self.random_state) if is_seed else None,
+            "verbose": bool(self.verbose),
+        }
+        return state, dict(members)
+
+    @classmethod
+    def from_parts(cls, state: dict[str, Any], parts: dict[str, Any]) -> Self:
+        """The inverse of `to_parts`. A fit of the result keeps the weights.
+
+        Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
+        """
+        name, weights, scores, random_state, verbose = take(state, cls.__name__, **STATE)
+        if name != cls.__name__:
+            raise ValueError(f"the state is not that of {cls.__name__}, but of {shorten(name)}")
+        if not parts or not all(isinstance(member, cls.kind) for member in parts.values()):
+            raise ValueError(f"the models of an {cls.__name__} must each be a {cls.kind.__name__}")
+        if set(weights) != set(parts):
+            raise ValueError(f"there are weights of {shorten(list(weights))}, but models {shorten(list(parts))}")
+        if not (all(0 < weight <= 1 for weight in weights.values()) and math.isclose(sum(weights.values()), 1)):
+            raise ValueError(f"the weights must be positive, and their sum 1, got {shorten(weights)}")
+        candidates = {key: clone(member) for key, member in parts.items()}
+        weights = {name: weights[name] for name in parts}
+        model = cls(candidates, weights=dict(weights), random_state=random_state, verbose=verbose)
+        return model._keep(dict(parts), dict(weights), dict(scores))
+
+    def _keep(self, members: dict[str, NetworkEstimator], weights: dict[str, float], scores: dict[str, float]) -> Self:
+        _check_members(members)
+        self.members_, self.weights_, self.scores_ = members, weights, scores
+        # classes, number of targets and their shape are the same in all members; scales are not needed here
+        first = self._first
+        self.targets_, self.schema_, self.n_features_in_ = first.targets_, first.schema_, first.n_features_in_
+        return self
+
+    @property
+    def _first(self) -> NetworkEstimator:
+        return next(iter(self._fitted().values()))
+
+    def _fitted(self) -> dict[str, NetworkEstimator]:
+        check_is_fitted(self, "members_")
+        return self.members_
+
+    def _candidates(self) -> Mapping[str, NetworkEstimator]:
+        if self.candidates is None:
+            return {name: cls() for name, cls in self.defaults.items()}
+        example = f"{{'bnn': {next(iter(self.defaults.values())).__name__}()}}"
+        check_kind("candidates", self.candidates, Mapping, f"estimators by name, e.g. {example}")
+        if not self.candidates:
+            raise ValueError(f"candidates is empty. Leave it out, or pass estimators by name, e.g. {example}")
+        for name, candidate in self.candidates.items():
+            if not isinstance(name, str) or not name or "/" in name:
+                raise ValueError(f"names of candidates must be texts without a slash, got {name!r}")
+            check_kind(f"candidates[{name!r}]", candidate, self.kind, f"a {self.kind.__name__.lower()} of inducing")
+        return self.candidates
+
+    def _choose(
+        self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, seed: int
+    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float]]:
+        """Fitted estimators, their weights, and the scores of all candidates."""
+        row_weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if not (row_weights > 0).any():
             raise ValueError("all sample weights are zero")
+        targets = self.encoding.check(y, type(self).__name__)
+        rows = np.flatnonzero((row_weights > 0) & observed_rows(targets))
+        num_rows = len(rows)
         if num_rows < FEWEST_ROWS:
             raise ValueError(
                 f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
-                f"Fit one estimator, e.g. {first}"
+                f"Fit one estimator, e.g. {next(iter(self.defaults.values())).__name__}"
             )
-        number = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * num_rows))
-        train, held_out = (rows[part] for part in hold_out_rows(self._groups(y)[rows], number, seed))
+        number = _count_held_out(num_rows)
+        train, held_out = (rows[part] for part in hold_out_rows(self._groups(targets)[rows], number, seed))
         if not len(held_out):
             raise ValueError("each class has only one row, so no row can be held out. For numbers, use AutoRegressor")
-        self.scores_: dict[str, float] = {}
+        columns, fitted = [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
-            candidate.fit(_take(X, train), _take(y, train), weights[train])
-            self.scores_[name] = self._score(candidate, _take(X, held_out), _take(y, held_out), weights[held_out])
-        self.chosen_ = max(self.scores_, key=lambda name: self.scores_[name])
-        self.estimator_ = candidates[self.chosen_]
+            fitted[name] = candidate.fit(_take(X, train), _take(y, train), row_weights[train])
+            _check_members(fitted)
+            columns.append(self._log_likelihoods(candidate, _take(X, held_out), _take(y, held_out)))
+        log_likelihoods = np.stack(columns, 1)
+        scores = np.average(log_likelihoods, axis=0, weights=row_weights[held_out])
+        found = find_weights(log_likelihoods, row_weights[held_out])
+        weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
+        members = {name: candidates[name] for name in weights}
         if len(held_out) > SHARE_TO_RETURN * num_rows:
-            self.estimator_ = clone(self.estimator_).fit(X, y, sample_weight)
-        self.n_features_in_ = self.estimator_.n_features_in_
-        return self
+            members = {name: clone(member).fit(X, y, sample_weight) for name, member in members.items()}
+        return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
 
-    def predict(self, X: Any, **settings: Any) -> Any:
-        """Predict the targets, as the chosen estimator does."""
-        return self._chosen().predict(X, **settings)
+    def _draw(self, n_samples: int | None = None, seed: int | None = None) -> Functions:
+        members = self._fitted()
+        if n_samples is None:
+            n_samples = max(member.n_samples for member in members.values())
+        n_samples = check_whole("n_samples", n_samples)
+        offset = 0.5 if seed is None else np.random.default_rng(seed).random()
+        counts = share_draws(np.array([self.weights_[name] for name in members]), n_samples, offset)
+        pairs = zip(members.values(), counts, strict=True)
+        drawn = tuple(member._draw(count, seed) for member, count in pairs if count)
+        return drawn[0] if len(drawn) == 1 else BlendedFunctions(drawn)
 
-    def predict_distribution(self, X: Any) -> Predictive:
-        """The predictive distribution of each row."""
-        return self._chosen().predict_distribution(X)
-
-    def sample_functions(self, n_samples: int = 1, random_state: Any = 0) -> SampledFunctions:
-        """Draw functions from the posterior of the chosen estimator."""
-        return self._chosen().sample_functions(n_samples, random_state)
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw targets with their noise."""
-        return self._chosen().sample_y(X, n_samples, random_state)
-
-    def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
-        """Condition the chosen estimator on new rows, without a new fit. See its own `update`."""
-        self._chosen().update(X, y, num_steps)
-        return self
-
-    def _chosen(self) -> Any:
-        check_is_fitted(self, "estimator_")
-        return self.estimator_
-
-    def _groups(self, y: Any) -> np.ndarray:
+    def _groups(self, targets: np.ndarray) -> np.ndarray:
         """The group of each row. Some rows of each group are held out."""
-        return np.zeros(len(y))
+        return np.zeros(len(targets))
 
-    def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
-        """The mean log-likelihood of held-out rows with weights."""
-        found = candidate.predict_distribution(X).log_prob(np.asarray(y, dtype=float).reshape(len(y), -1))
-        return float(np.average(found.numpy(), weights=weights))
+    def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
+        """The log-likelihoods of held-out rows."""
+        targets = np.asarray(y, dtype=float).reshape(len(y), -1)
+        return candidate.predict_distribution(X).log_prob(targets).numpy()
 
 
-class AutoRegressor(RegressorMixin, Auto):
-    """Regression with the model that predicts held-out rows best: a network, a deep Gaussian process, a network with trees.
+@register
+class AutoRegressor(PredictionsOfNumbers, Auto):
+    """Regression with the models that predict held-out rows best: networks, deep Gaussian processes, networks with trees.
 
-    Save the chosen estimator: ``inducing.save(model.estimator_, path)``.
+    The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
+    held-out rows. Models with weights below 0.1 are dropped. The best model has all the weight, unless the others improve on
+    it by more than the standard error. Each model has its share of the draws of a prediction, a whole number: as many in
+    total as the largest ``n_samples`` of the models.
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
             `TreeBNNRegressor` ("trees") with default settings.
+        weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, which are then fitted to all
+            rows. Default: found by held-out rows.
+        schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default: that of each candidate.
         random_state: Seed of the held-out rows and of all fits.
         verbose: Whether to show progress bars.
 
-    Attributes: ``estimator_`` (the chosen estimator, fitted), ``chosen_`` (its name), ``scores_`` (the mean log-likelihood
-    of held-out rows by name).
+    Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
+    mean log-likelihood of held-out rows under each candidate).
 
     Example:
         >>> import numpy as np, inducing
         >>> X = np.random.default_rng(0).normal(size=(60, 2))
         >>> small = {"wide": inducing.BNNRegressor([20], max_steps=20), "deep": inducing.BNNRegressor([5, 5], max_steps=20)}
         >>> model = inducing.AutoRegressor(small, random_state=0).fit(X, X[:, 0] ** 2)
-        >>> model.chosen_ in small, model.predict(X[:3]).shape
-        (True, (3,))
+        >>> set(model.weights_) <= set(small), round(sum(model.weights_.values()), 6), model.predict(X[:3]).shape
+        (True, 1.0, (3,))
     """
 
+    kind: ClassVar = Regressor
     defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination R^2, the mean over the targets. Missing targets (NaN) are left out."""
-        return float(self._chosen().score(X, y, sample_weight))
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the lower and upper ends of the central interval that holds the target with this probability."""
-        low, high = self._chosen().predict_interval(X, coverage)
-        return low, high
-
-    def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
-        """Predict quantiles of the targets."""
-        return self._chosen().predict_quantiles(X, q)
-
-
-class AutoClassifier(ClassifierMixin, Auto):
-    """Classification with the model that predicts held-out rows best, of the same kinds.
+@register
+class AutoClassifier(PredictionsOfClasses, Auto):
+    """Classification with the models that predict held-out rows best, of the same kinds.
 
     The arguments and attributes are those of `AutoRegressor`.
 
@@ -178,23 +290,53 @@ class AutoClassifier(ClassifierMixin, Auto):
         (3, 2)
     """
 
+    kind: ClassVar = Classifier
     defaults: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier, "trees": TreeBNNClassifier}
 
-    @property
-    def classes_(self) -> np.ndarray:
-        """The labels in ascending order."""
-        return self._chosen().classes_
+    def _groups(self, targets: np.ndarray) -> np.ndarray:
+        return targets
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict the probabilities of the classes, in the order of ``classes_``."""
-        return self._chosen().predict_proba(X)
+    def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
+        labels = candidate.targets_.encode(np.asarray(y))
+        return candidate.predict_distribution(X).log_prob(labels).numpy()
 
-    def _groups(self, y: Any) -> np.ndarray:
-        return LabelTargets.check(y, type(self).__name__)
 
-    def _score(self, candidate: Any, X: Any, y: Any, weights: np.ndarray) -> float:
-        labels = LabelTargets(candidate.classes_).encode(np.asarray(y))
-        return float(np.average(candidate.predict_distribution(X).log_prob(labels).numpy(), weights=weights))
+def check_weights(weights: Mapping[str, float], candidates: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of candidates by name, whose sum is 1."""
+    check_kind("weights", weights, Mapping, f"numbers by name, e.g. {dict.fromkeys(candidates, 1.0)}")
+    for name in weights:
+        check_known("weights of candidates", name, tuple(candidates))
+        check_kind(f"the weight of {name}", weights[name], Real, "a number")
+    values = {name: float(weight) for name, weight in weights.items() if weight != 0}
+    total = sum(values.values())
+    if not values or not all(weight > 0 for weight in values.values()) or not np.isfinite(total):
+        raise ValueError(f"weights must be positive numbers, got {shorten(dict(weights))}")
+    return {name: weight / total for name, weight in values.items()}
+
+
+def _check_members(members: Mapping[str, NetworkEstimator]) -> None:
+    """Refuse models that cannot predict the same rows."""
+    first, *others = members
+    described = {name: _describe(member) for name, member in members.items()}
+    for name in others:
+        if described[name] != described[first]:
+            raise ValueError(
+                f"{first} and {name} cannot be blended, or compared by log-likelihoods: their inputs, targets or kinds of "
+                "likelihood differ (counts have probabilities, numbers have densities)"
+            )
+
+
+def _describe(member: NetworkEstimator) -> tuple[Any, ...]:
+    """What the models of a blend must have in common."""
+    targets = member.targets_
+    classes = targets.classes.tolist() if isinstance(targets, LabelTargets) else None
+    kind = targets.num_targets, member.likelihood_.support, classes, vars(targets).get("ndim")
+    return member.n_features_in_, member.input_names, *kind
+
+
+def _count_held_out(num_rows: int) -> int:
+    of_many = max(LEAST_OF_MANY, int(SHARE_OF_MANY * num_rows))
+    return min(round(HELD_OUT_SHARE * num_rows), of_many, MOST_HELD_OUT)
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

@@ -30,7 +30,7 @@ from inducing.checks import check_device, check_known, check_whole, refuse_infer
 from inducing.data.standardise import Standardiser
 from inducing.estimators.likelihoods import EXACT, Choice, check_counts
 from inducing.estimators.predicting import PredictingEstimator
-from inducing.estimators.rows import merge_equal_rows
+from inducing.estimators.rows import DistinctRows, merge_equal_rows
 from inducing.estimators.targets import check_finite_rows, observed_rows
 from inducing.estimators.training import Rows, Training, count_rows
 from inducing.inference.callbacks import Callback
@@ -193,7 +193,7 @@ class NetworkEstimator(PredictingEstimator):
         device = check_device(self.device)
         check_scalar(self.n_samples, "n_samples", Integral, min_val=1)
         eval_set = None if eval_set is None else check_eval_set(eval_set)
-        rows, y, counts = self._merge_rows(X, y, sample_weight, reset=not continues)
+        rows, y, counts, _ = self._merge_rows(X, y, sample_weight, reset=not continues)
         if continues:
             # the networks that the estimator has now stay as they are until the fit has ended
             self.network_, self.likelihood_ = copy.deepcopy((self.network_, self.likelihood_))
@@ -259,10 +259,8 @@ class NetworkEstimator(PredictingEstimator):
         """The number of inducing points that are not all rows."""
         return self.num_inducing
 
-    def _merge_rows(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
-        """Check the data, merge equal rows, and return the distinct rows with their targets and total weights.
+    def _merge_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> DistinctRows:
+        """Check the data, and merge equal rows.
 
         The result does not depend on the order of the rows. Rows of weight zero and rows without targets are dropped.
         """

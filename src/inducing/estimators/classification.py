@@ -9,33 +9,25 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator, check_eval_set
 from inducing.estimators.likelihoods import CLASSIFICATION, Choice
+from inducing.estimators.predictions import PredictionsOfClasses
 from inducing.estimators.targets import LabelTargets, label_effect_targets
 from inducing.inference.callbacks import Callback
 from inducing.saving import register
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Classifier(ClassifierMixin, NetworkEstimator):
+class Classifier(PredictionsOfClasses, NetworkEstimator):
     """The methods of classifiers."""
 
     class_weight: Any = None
 
     likelihoods: ClassVar[dict[str, Choice]] = CLASSIFICATION
     auto_likelihood: ClassVar[str] = "categorical"
-    encoding = LabelTargets
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """The labels in ascending order."""
-        targets = self.targets_
-        assert isinstance(targets, LabelTargets)
-        return targets.classes
 
     def fit(
         self,
@@ -61,20 +53,6 @@ class Classifier(ClassifierMixin, NetworkEstimator):
         x, y, *given = eval_set
         weights = np.array([by_class.get(label, 1.0) for label in np.asarray(y).tolist()])
         return x, y, weights * np.asarray(given[0]) if given else weights
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict the most probable label of each row."""
-        most_probable = self.predict_proba(X).argmax(1)
-        return self.classes_[most_probable]
-
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "N C"]:
-        """Predict the probabilities of the classes, in the order of ``classes_``: the mean over the posterior draws."""
-        return self._draw().collect(X, lambda predictive: predictive.mean)
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw labels, (N, n_samples). The rows of one sample come from one function."""
-        samples = self.sample_functions(n_samples, random_state).predict(X).samples
-        return self.classes_[samples.numpy().T]
 
     def _learn_targets(self, y: np.ndarray, weights: Float[np.ndarray, " N"], choice: Choice) -> LabelTargets:
         return LabelTargets.fit(y)

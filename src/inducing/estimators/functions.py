@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
@@ -15,19 +16,72 @@ from torch import Tensor
 from inducing.checks import check_inputs
 from inducing.nn.draw import FunctionSamples
 from inducing.nn.likelihoods import Likelihood
+from inducing.prediction.blended import blend
 from inducing.prediction.predictive import Predictive
 from inducing.prediction.running import run_functions
 from inducing.threads import most_threads, using_threads
 
 if TYPE_CHECKING:
     from inducing.estimators.predicting import PredictingEstimator
+    from inducing.estimators.targets import LabelTargets, NumericTargets
 
 # numbers in one batch of predictions
 BATCH_NUMBERS = 2**23
 
 
+class Functions(ABC):
+    """Functions drawn from a posterior: rows (N, D) to values (S, N, ...)."""
+
+    @property
+    @abstractmethod
+    def targets(self) -> NumericTargets | LabelTargets:
+        """The encoding of the targets."""
+
+    @property
+    @abstractmethod
+    def batch_size(self) -> int:
+        """Number of rows in a batch of predictions, which bounds their memory."""
+
+    @abstractmethod
+    def predict_batches(self, X: Any, batch_size: int | None = None) -> Iterator[Predictive]:
+        """The predictive distribution of the mixture of these functions, one batch of rows at a time."""
+
+    @abstractmethod
+    def _differentiable(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "S N *O"]:
+        """The values of all functions at a tensor of rows."""
+
+    @overload
+    def __call__(self, X: Tensor) -> Float[Tensor, "S N *O"]: ...
+
+    @overload
+    def __call__(self, X: Any) -> Float[np.ndarray, "S N *O"]: ...
+
+    def __call__(self, X: Any) -> Any:
+        """Evaluate all functions at rows.
+
+        Arrays and tables return an array. A tensor returns a tensor on its device and in its dtype, with gradients; text
+        columns must then be encoded by the schema, as for `NetworkEstimator.export`.
+        """
+        if isinstance(X, Tensor):
+            return self._differentiable(X)
+        return self.collect(X, lambda predictive: predictive.function_means, 1)
+
+    def collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
+        """One statistic of the predictions of all rows, computed in batches to bound memory."""
+        parts = []
+        for predictive in self.predict_batches(X):
+            with using_threads(most_threads()):
+                parts.append(statistic(predictive))
+        return self.targets.decode(torch.cat(parts, axis).numpy())
+
+    def predict(self, X: Any) -> Predictive:
+        """The predictive distribution of the mixture of these functions."""
+        parts = list(self.predict_batches(X))
+        return replace(parts[0], outputs=torch.cat([part.outputs for part in parts], 1))
+
+
 @dataclass(frozen=True, eq=False)
-class SampledFunctions:
+class SampledFunctions(Functions):
     """Functions drawn from the posterior of an estimator: rows (N, D) to values (S, N, ...).
 
     Example:
@@ -53,42 +107,19 @@ class SampledFunctions:
     n_samples: int
     seed: int
 
-    @overload
-    def __call__(self, X: Tensor) -> Float[Tensor, "S N *O"]: ...
+    @property
+    def targets(self) -> NumericTargets | LabelTargets:
+        return self.estimator.targets_
 
-    @overload
-    def __call__(self, X: Any) -> Float[np.ndarray, "S N *O"]: ...
+    @property
+    def batch_size(self) -> int:
+        return max(1, BATCH_NUMBERS // (int(self.n_samples) * self.estimator._width()))
 
-    def __call__(self, X: Any) -> Any:
-        """Evaluate all functions at rows.
-
-        Arrays and tables return an array. A tensor returns a tensor on its device and in its dtype, with gradients; text
-        columns must then be encoded by the schema, as for `NetworkEstimator.export`.
-        """
-        if isinstance(X, Tensor):
-            return self._differentiable(X)
-        return self.collect(X, lambda predictive: predictive.function_means, 1)
-
-    def collect(self, X: Any, statistic: Callable[[Predictive], Tensor], axis: int = 0) -> np.ndarray:
-        """One statistic of the predictions of all rows, computed in batches to bound memory."""
-        parts = []
-        for predictive in self.predict_batches(X):
-            with using_threads(most_threads()):
-                parts.append(statistic(predictive))
-        return self.estimator.targets_.decode(torch.cat(parts, axis).numpy())
-
-    def predict(self, X: Any) -> Predictive:
-        """The predictive distribution of the mixture of these functions."""
-        parts = list(self.predict_batches(X))
-        return replace(parts[0], outputs=torch.cat([part.outputs for part in parts], 1))
-
-    def predict_batches(self, X: Any) -> Iterator[Predictive]:
-        """The same, one batch of rows at a time."""
+    def predict_batches(self, X: Any, batch_size: int | None = None) -> Iterator[Predictive]:
         estimator = self.estimator
         likelihood, location, scale = estimator.targets_.to_original_scale(self.likelihood)
         rows = estimator._encode(X, reset=False)
-        batch_size = max(1, BATCH_NUMBERS // (int(self.n_samples) * estimator._width()))
-        for batch in np.array_split(rows, max(1, math.ceil(len(rows) / batch_size))):
+        for batch in np.array_split(rows, max(1, math.ceil(len(rows) / (batch_size or self.batch_size)))):
             outputs = run_functions(self.functions, estimator.inputs_.apply(batch, torch.float64)).cpu()
             yield Predictive(outputs, likelihood, location, scale, self.seed)
 
@@ -103,3 +134,29 @@ class SampledFunctions:
             self.functions(rows).cpu(), *estimator.targets_.to_original_scale(self.likelihood), self.seed
         )
         return estimator.targets_.decode(predictive.function_means).to(x)
+
+
+@dataclass(frozen=True, eq=False)
+class BlendedFunctions(Functions):
+    """Functions drawn from the posteriors of several estimators.
+
+    Arguments:
+        members: The functions of each estimator.
+    """
+
+    members: tuple[SampledFunctions, ...]
+
+    @property
+    def targets(self) -> NumericTargets | LabelTargets:
+        return self.members[0].targets
+
+    @property
+    def batch_size(self) -> int:
+        return min(member.batch_size for member in self.members)
+
+    def predict_batches(self, X: Any, batch_size: int | None = None) -> Iterator[Predictive]:
+        batches = (member.predict_batches(X, batch_size or self.batch_size) for member in self.members)
+        return map(blend, zip(*batches, strict=True))
+
+    def _differentiable(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "S N *O"]:
+        return torch.cat([member._differentiable(x) for member in self.members])

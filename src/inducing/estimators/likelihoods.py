@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -24,16 +25,19 @@ class Choice(NamedTuple):
         parameters: Initial values of its parameters.
         outputs: Outputs of the network for each target.
         initial: Initial pseudo-outputs of the last layer from the targets of the network.
+        settings: Further arguments of the likelihood.
     """
 
     likelihood: type[Likelihood]
     parameters: tuple[float, ...] = ()
     outputs: int = 1
     initial: Callable[[Tensor], Tensor] = lambda y: y
+    settings: Mapping[str, bool] = MappingProxyType({})
 
     def make(self, targets: int) -> Likelihood:
         """Make the likelihood. Each of several targets learns its own parameters."""
-        return self.likelihood(*([value] * targets if targets > 1 else value for value in self.parameters))
+        values = ([value] * targets if targets > 1 else value for value in self.parameters)
+        return self.likelihood(*values, **self.settings)
 
 
 def _with_log_noise(y: Tensor) -> Tensor:

@@ -1,28 +1,27 @@
-"""What every fitted estimator predicts: distributions, functions drawn from the posterior, and files for other programs."""
+"""What a fitted network predicts: functions drawn from its posterior, and files for other programs."""
 
 from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from inducing.checks import check_whole
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import SampledFunctions
+from inducing.estimators.predictions import Predictions
 from inducing.estimators.state import FittedEstimator
-from inducing.prediction.predictive import Predictive
 from inducing.prediction.running import draw_functions
 
 
-class PredictingEstimator(FittedEstimator, ABC):
-    """The predictions that regressors and classifiers share."""
+class PredictingEstimator(Predictions, FittedEstimator):
+    """The predictions of one network."""
 
     # posterior draws in a prediction
     n_samples: int
@@ -47,26 +46,6 @@ class PredictingEstimator(FittedEstimator, ABC):
         kind = "all distinct rows, with an exact last layer" if self.network_.optimal_last is not None else "learned"
         return f"{likelihood} likelihood, {points} global inducing points: {kind}"
 
-    def predict_distribution(self, X: Any) -> Predictive:
-        """The predictive distribution of each row: epistemic and aleatoric variance, densities, quantiles.
-
-        It holds the outputs of all draws, ``n_samples`` numbers for each row and output.
-        """
-        return self._draw().predict(X)
-
-    def sample_functions(self, n_samples: int = 1, random_state: Any = 0) -> SampledFunctions:
-        """Draw functions from the posterior, which can be evaluated at any rows.
-
-        A function gives the mean of the targets, without noise; for classes their probabilities.
-
-        Arguments:
-            n_samples: Number of functions.
-            random_state: Seed of the draws. None: a new seed at each call.
-        """
-        is_seed = isinstance(random_state, int | np.integer)
-        seed = random_state if is_seed else check_random_state(random_state).randint(2**31 - 1)
-        return self._draw(n_samples, int(seed))
-
     def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
         """Write the predictions to a file that other programs run: ONNX (.onnx), or `torch.export` (.pt2).
 
@@ -82,7 +61,6 @@ class PredictingEstimator(FittedEstimator, ABC):
         export_estimator(self, path, quantiles)
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions:
-        """Draw functions. By default, the functions that predictions use."""
         check_is_fitted(self, "network_")
         n_samples = self.n_samples if n_samples is None else check_whole("n_samples", n_samples)
         seed = self.seed_ if seed is None else seed

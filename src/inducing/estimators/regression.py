@@ -3,86 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
-from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight
 
 from inducing.estimators.architectures import BNN, DeepGP
 from inducing.estimators.base import NetworkEstimator, is_auto
 from inducing.estimators.likelihoods import COUNTS, REGRESSION, Choice
+from inducing.estimators.predictions import PredictionsOfNumbers
 from inducing.estimators.targets import NumericTargets, choose_log_scale, numeric_effect_targets
 from inducing.saving import register
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Regressor(RegressorMixin, NetworkEstimator):
+class Regressor(PredictionsOfNumbers, NetworkEstimator):
     """The methods of regressors."""
 
     target_transform: str = "none"
 
     likelihoods: ClassVar[dict[str, Choice]] = REGRESSION
-    encoding = NumericTargets
-
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Predict the mean of the targets, and optionally its uncertainty.
-
-        Arguments:
-            X: Inputs as in `fit`.
-            return_std: Return also the standard deviation of the targets, with their noise.
-            return_cov: Return also the covariance of the targets of all rows, (N, N) or (N, N, O), as scikit-learn's
-                GaussianProcessRegressor does. It is a Monte Carlo estimate from ``n_samples`` draws plus the noise on the
-                diagonal: without noise its rank is below ``n_samples``, and the error of an entry is about
-                1 / sqrt(n_samples) of the variances.
-        """
-        if return_std and return_cov:
-            raise RuntimeError("at most one of return_std and return_cov can be True")
-        if return_cov:
-            return self._predict_covariance(X)
-        if not return_std:
-            return self._draw().collect(X, lambda predictive: predictive.mean)
-        mean, std = self._draw().collect(X, lambda predictive: torch.stack([predictive.mean, predictive.stddev]), 1)
-        return mean, std
-
-    def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
-        """Predict quantiles of the targets: shaped as `predict` for one number, (Q, N, ...) for several."""
-        levels = np.atleast_1d(np.asarray(q, dtype=float)).tolist()
-        found = self._draw().collect(X, lambda predictive: predictive.quantile(levels), 1)
-        return found[0] if np.ndim(q) == 0 else found
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the lower and upper ends of the central interval that holds the target with this probability."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage}. For a 90 % interval use 0.9.")
-        low, high = self.predict_quantiles(X, [(1 - coverage) / 2, (1 + coverage) / 2])
-        return low, high
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination R^2, the mean over the targets. Missing targets (NaN) are left out."""
-        y = self.encoding.check(y, type(self).__name__)
-        truth, predicted = (values.reshape(len(y), -1) for values in (y, self.predict(X)))
-        weights = _check_sample_weight(sample_weight, y)
-        seen = ~np.isnan(truth)
-        columns = zip(truth.T, predicted.T, seen.T, strict=True)
-        return float(np.mean([r2_score(a[known], b[known], sample_weight=weights[known]) for a, b, known in columns]))
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw targets with their noise, (N, n_samples) or (N, O, n_samples).
-
-        The rows of one sample come from one function, so they have the correlations of the posterior.
-        """
-        samples = self.sample_functions(n_samples, random_state).predict(X).samples
-        return np.moveaxis(self.targets_.decode(samples.numpy()), 0, -1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         tags.target_tags.positive_only = self.likelihood in COUNTS
         return tags
 
@@ -102,16 +47,6 @@ class Regressor(RegressorMixin, NetworkEstimator):
 
     def _choose_log_scale(self, y: np.ndarray, weights: Float[np.ndarray, " N"] | None = None) -> tuple[bool, ...]:
         return choose_log_scale(self.target_transform, self.likelihood, y, weights)
-
-    def _predict_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        predictive = self.predict_distribution(X)
-        means = predictive.function_means
-        centred = (means - means.mean(0)).numpy()
-        # Cov[y] = Cov_s E[y | f_s] + diag(E_s V[y | f_s])
-        covariance = np.einsum("sno,smo->nmo", centred, centred) / len(centred)
-        rows = np.arange(len(covariance))
-        covariance[rows, rows] += predictive.aleatoric.numpy()
-        return self.targets_.decode(predictive.mean.numpy()), self.targets_.decode(covariance)
 
 
 @register
@@ -183,7 +118,8 @@ class DeepGPRegressor(Regressor, DeepGP):
             of 0.1, near the identity, which learns faster.
         posterior: A posterior or its name, as in `inducing.models.deep_gp`: "global" (default), "local", "dsvi", ...
         num_inducing: Number of inducing points, at most that of distinct rows. Default ("auto"): 100.
-        likelihood: As in `BNNRegressor`. Default ("auto"): "heteroscedastic-student-t", or "gaussian" on a log scale.
+        likelihood: As in `BNNRegressor`. Default ("auto"): "heteroscedastic-student-t", or "gaussian" on a log scale. With
+            at most 1,000 rows, Student's noise has four degrees of freedom, which are not learned.
         target_transform: As in `BNNRegressor`.
         recipe: "fast" (fewer samples and steps than in `inducing.fit`), "paper:dgp", or a `Recipe`.
         max_steps: Maximum number of gradient steps. Default: that of the recipe.

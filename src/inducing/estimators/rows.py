@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 
-def merge_equal_rows(
-    rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"]
-) -> tuple[Float[np.ndarray, "M D"], np.ndarray, Float[np.ndarray, " M"]]:
-    """Return the distinct rows in ascending order, with their targets and total weights."""
+class DistinctRows(NamedTuple):
+    """The distinct rows of a dataset in ascending order.
+
+    Arguments:
+        inputs: Their inputs.
+        targets: Their targets.
+        weights: Their total weights.
+        copies: How often each occurs.
+    """
+
+    inputs: Float[np.ndarray, "M D"]
+    targets: np.ndarray
+    weights: Float[np.ndarray, " M"]
+    copies: Int[np.ndarray, " M"]
+
+
+def merge_equal_rows(rows: Float[np.ndarray, "N D"], y: np.ndarray, weights: Float[np.ndarray, " N"]) -> DistinctRows:
+    """Find the rows that differ in inputs or targets."""
     # labels of any type by their positions
     targets = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
     # missing targets are equal to each other; infinite targets were refused
     targets = np.where(np.isnan(targets), np.inf, targets)
     _, first, group = np.unique(np.column_stack([rows, targets]), axis=0, return_index=True, return_inverse=True)
-    return rows[first], y[first], np.bincount(group.reshape(-1), weights)
+    group = group.reshape(-1)
+    return DistinctRows(rows[first], y[first], np.bincount(group, weights), np.bincount(group))
 
 
 def hold_out_rows(

@@ -2,7 +2,8 @@
 
 Trees find steps and interactions of few inputs that a network needs many rows for, and the network adds what is smooth,
 and the error bars. In training, each row has the prediction of trees that were fitted without it. Trees that
-saw its target would look far more accurate than they are for new rows.
+saw its target would look far more accurate than they are for new rows. Of a row that occurs several times one copy is left
+out at a time: new rows, too, may be equal to training rows.
 
 References:
     Wolpert, Stacked generalization (1992).
@@ -20,6 +21,7 @@ from torch import nn
 from inducing.estimators.architectures import BNN
 from inducing.estimators.classification import Classifier
 from inducing.estimators.regression import Regressor
+from inducing.estimators.rows import DistinctRows
 from inducing.estimators.trees import BoostedTrees, fit_trees
 from inducing.saving import register
 from inducing.saving.registry import Tensors
@@ -29,18 +31,16 @@ from inducing.saving.registry import Tensors
 class TreeBNN(BNN):
     """A Bayesian neural network whose last inputs are predictions of boosted trees."""
 
-    def _merge_rows(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[Float[np.ndarray, "N D"], np.ndarray, Float[np.ndarray, " N"]]:
-        rows, y, counts = super()._merge_rows(X, y, sample_weight, reset)
+    def _merge_rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> DistinctRows:
+        distinct = super()._merge_rows(X, y, sample_weight, reset)
         if reset:
             # real targets, or whether a row has each class
-            targets = self._effect_targets(y, counts).to_numpy()
-            self.trees_, predicted = fit_trees(rows, targets, counts)
+            targets = self._effect_targets(distinct.targets, distinct.weights).to_numpy()
+            self.trees_, predicted = fit_trees(distinct.inputs, targets, distinct.weights, distinct.copies)
         else:
             # a network that continues keeps its trees
-            predicted = self.trees_.predict(rows)
-        return np.column_stack([rows, predicted]), y, counts
+            predicted = self.trees_.predict(distinct.inputs)
+        return distinct._replace(inputs=np.column_stack([distinct.inputs, predicted]))
 
     def _encode(
         self, X: Any, reset: bool, y: np.ndarray | None = None, weights: Float[np.ndarray, " N"] | None = None

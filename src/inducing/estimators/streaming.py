@@ -43,7 +43,7 @@ def fit_file(
     if estimator._optimal_posterior() is not None:
         raise ValueError("an optimal posterior needs all rows in memory. Choose another posterior")
     with using_threads(threads_of_user() or 1):
-        rows, distinct, counts = estimator._merge_rows(X, y, None, reset=True)
+        rows, distinct, counts, _ = estimator._merge_rows(X, y, None, reset=True)
         estimator._build(rows, distinct, counts, num_rows)
         x = estimator.inputs_.apply(estimator._encode(X, reset=False, y=y), torch.float64)
         targets = estimator.targets_.encode(y)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int, Int64
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
 from torch import Tensor, nn
@@ -110,28 +110,44 @@ class BoostedTrees(nn.Module):
 
 
 def fit_trees(
-    rows: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N O"], weights: Float[np.ndarray, " N"]
+    rows: Float[np.ndarray, "N D"],
+    targets: Float[np.ndarray, "N O"],
+    weights: Float[np.ndarray, " N"],
+    copies: Int[np.ndarray, " N"],
 ) -> tuple[BoostedTrees, Float[np.ndarray, "N O"]]:
-    """Fit boosted trees to each target, and predict each row by trees that were fitted without its target.
+    """Fit boosted trees to each target, and predict each row by trees that were fitted without one copy of it.
 
     Missing targets (NaN) are left out.
+
+    Arguments:
+        rows: Distinct rows.
+        targets: Their targets.
+        weights: Their weights, of all copies together.
+        copies: How often each occurs.
     """
-    found = [_fit_target(rows, y, weights) for y in targets.T]
+    found = [_fit_target(rows, y, weights, copies) for y in targets.T]
     return join_trees([model for model, _ in found]), np.column_stack([held_out for _, held_out in found])
 
 
 def _fit_target(
-    rows: Float[np.ndarray, "N D"], y: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"]
+    rows: Float[np.ndarray, "N D"],
+    y: Float[np.ndarray, " N"],
+    weights: Float[np.ndarray, " N"],
+    copies: Int[np.ndarray, " N"],
 ) -> tuple[HistGradientBoostingRegressor, Float[np.ndarray, " N"]]:
-    def fit(some: np.ndarray) -> HistGradientBoostingRegressor:
+    def fit(weights: Float[np.ndarray, " N"]) -> HistGradientBoostingRegressor:
+        some = np.flatnonzero(weights)
         return HistGradientBoostingRegressor(random_state=0).fit(rows[some], y[some], weights[some])
 
-    observed = np.flatnonzero(~np.isnan(y))
-    model = fit(observed)
+    weights = np.where(np.isnan(y), 0.0, weights)
+    observed = np.flatnonzero(weights)
+    model = fit(weights)
     held_out = model.predict(rows)
     if len(observed) > 1:
-        for train, test in KFold(min(FOLDS, len(observed)), shuffle=True, random_state=0).split(observed):
-            held_out[observed[test]] = fit(observed[train]).predict(rows[observed[test]])
+        for _, fold in KFold(min(FOLDS, len(observed)), shuffle=True, random_state=0).split(observed):
+            test, others = observed[fold], weights.copy()
+            others[test] *= 1 - 1 / copies[test]
+            held_out[test] = fit(others).predict(rows[test])
     return model, held_out
 
 

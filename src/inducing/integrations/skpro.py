@@ -193,8 +193,8 @@ class PredictiveDistribution(BaseDistribution):
         predictive, count = self.predictive, 1 if n_samples is None else n_samples
         # like all distributions of skpro, from NumPy's global generator
         generator = check_random_state(None)
-        chosen = generator.randint(len(predictive.outputs), size=count)
-        functions = replace(predictive, outputs=predictive.outputs[chosen], seed=int(generator.randint(2**31 - 1)))
+        chosen = torch.from_numpy(generator.randint(len(predictive.outputs), size=count))
+        functions = replace(predictive.take_draws(chosen), seed=int(generator.randint(2**31 - 1)))
         values = functions.samples[..., self._targets].double().numpy()
         if self.ndim == 0:
             return values.item() if n_samples is None else pd.DataFrame(values[:, 0])

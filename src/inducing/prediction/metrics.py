@@ -120,7 +120,8 @@ def crps(predictive: Predictive, y: Tensor, units: Float[Tensor, " O"] | float =
 
     It is the integral over t of (P(Y <= t) - [y <= t])^2. For a point prediction it equals the absolute error. For Gaussian
     noise it is computed exactly for the mixture of draws. For other noise it is an unbiased estimate from one sample of each
-    draw. Missing targets (NaN) are left out. The score of each output is divided by its unit.
+    of the S draws. For a blend of models the estimate is too small by a fraction of about 1 / S. Missing targets (NaN) are
+    left out. The score of each output is divided by its unit.
     """
     if predictive.likelihood.support == "classes":
         raise TypeError("the CRPS is not defined for classes. Use accuracy or log_likelihood")

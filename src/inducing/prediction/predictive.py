@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -155,6 +155,10 @@ class Predictive:
         if len(y) != self.outputs.shape[1]:
             raise ValueError(f"y must have {self.outputs.shape[1]} rows, one for each prediction, got {len(y)}")
         return y
+
+    def take_draws(self, chosen: Int[Tensor, " T"]) -> Predictive:
+        """Return the prediction by some of the draws, given their positions."""
+        return replace(self, outputs=self.outputs[chosen], likelihood=self.likelihood.for_draws(chosen))
 
     def unstandardise(self, location: ArrayLike, scale: ArrayLike) -> Predictive:
         """Return the prediction on the original scale of the targets, y = location + scale * y_standardised.

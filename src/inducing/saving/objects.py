@@ -13,7 +13,7 @@ from inducing.inference.mixtures import Mixture
 from inducing.nn.likelihoods import Likelihood
 from inducing.nn.network import Network
 from inducing.saving import models
-from inducing.saving.registry import State, Tensors, find_class, is_registered, kind_of, known_names
+from inducing.saving.registry import Composite, State, Tensors, find_class, is_registered, kind_of, known_names
 from inducing.saving.values import hints_of, shorten, take
 
 
@@ -40,13 +40,15 @@ def encode_object(value: Any) -> State:
     if kind == "likelihood":
         return models.encode_likelihood(value)
     if kind == "object":
+        if isinstance(value, Composite):
+            state, members = value.to_parts()
+            parts, tensors = _encode_parts(members)
+            return {"object": type(value).__name__, "state": state, "parts": parts}, tensors
         state, own = value.to_state()
         parts, tensors = _encode_parts({"network": value.network_, "likelihood": value.likelihood_})
         tensors |= {f"state/{key}": tensor for key, tensor in own.items()}
         return {"object": type(value).__name__, "state": state, "parts": parts}, tensors
     name = type(value).__name__
-    if "estimator_" in getattr(value, "__dict__", {}):
-        raise ValueError(f"{name} cannot be saved. Save its estimator_: inducing.save(model.estimator_, path)")
     raise ValueError(
         f"a {name} cannot be saved. Known: {', '.join([*known_names('object'), *known_names('likelihood')])}. Numbers must "
         f"be finite and keys strings. Register your own likelihood or estimator with inducing.register({name})"
@@ -83,8 +85,11 @@ def decode_object(node: Any, tensors: Tensors) -> Any:
         return Mixture(networks, log_weights)
     estimator = find_class("object", name, "model")
     name, state, nodes = take(node, estimator.__name__, object=str, state=dict, parts=dict)
-    owned = _split(tensors, ["state", *nodes])
+    is_composite = issubclass(estimator, Composite)
+    owned = _split(tensors, [*nodes] if is_composite else ["state", *nodes])
     parts = {key: decode_object(part, owned[key]) for key, part in nodes.items()}
+    if is_composite:
+        return estimator.from_parts(state, parts)
     network, likelihood = take(parts, name, network=Network, likelihood=Likelihood)
     return estimator.from_state(state, owned["state"], network, likelihood)
 

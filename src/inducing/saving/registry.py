@@ -40,8 +40,23 @@ class Savable(Protocol):
         """
 
 
+@runtime_checkable
+class Composite(Protocol):
+    """An estimator that is made of other estimators, which are saved with it."""
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values for JSON, and the other estimators by name."""
+
+    @classmethod
+    def from_parts(cls, values: dict[str, Any], parts: dict[str, Any]) -> Composite:
+        """Make the estimator from the result of `to_parts`.
+
+        The arguments come from a file and may be inconsistent: raise a ValueError in that case.
+        """
+
+
 # kinds and their base classes; a class has the first kind whose base class it derives from
-KINDS: dict[str, type] = {
+KINDS: dict[str, type | tuple[type, ...]] = {
     "prior": Prior,
     "posterior": Posterior,
     "kernel": Kernel,
@@ -49,7 +64,7 @@ KINDS: dict[str, type] = {
     "likelihood": Likelihood,
     "module": nn.Module,
     "class": Recipe,
-    "object": Savable,
+    "object": (Savable, Composite),
 }
 # registered classes by kind and name
 CLASSES: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
@@ -87,7 +102,8 @@ def register(cls: C) -> C:
     """Allow instances of your own class to be saved and loaded. Use it as a decorator or as a function.
 
     Its base class determines how it is saved: `Prior`, `Posterior`, `Kernel`, `Likelihood`, a layer or another
-    `torch.nn.Module`, the function that a layer draws (`Function`), or an estimator (`inducing.saving.Savable`).
+    `torch.nn.Module`, the function that a layer draws (`Function`), an estimator (`inducing.saving.Savable`), or
+    an estimator that is made of other estimators (`inducing.saving.Composite`).
 
     A file holds the name of the class and the arguments of its constructor. So each argument must be kept as an attribute of
     the same name, and must be a number, a string, None, a tuple of these, or an instance of a registered class. Fields of a
@@ -120,7 +136,7 @@ def register(cls: C) -> C:
     if kind is None:
         raise TypeError(
             f"{cls.__name__} cannot be registered. Derive it from Prior, Posterior, Kernel, Likelihood, Function, Layer or "
-            "torch.nn.Module, or define to_state and from_state"
+            "torch.nn.Module, or define to_state and from_state, or to_parts and from_parts"
         )
     if kind == "object" and cls.__name__ in OBJECTS:
         raise ValueError(f"the name {cls.__name__} is taken; rename the class")

@@ -155,6 +155,8 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in (tuple, list) and isinstance(value, origin):
         wanted = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
         return len(value) == len(wanted) and all(map(fits, value, wanted))
+    if origin is dict and isinstance(value, dict):
+        return all(fits(key, parts[0]) and fits(item, parts[1]) for key, item in value.items())
     if hint in (int, float):
         # not isinstance: bool is a subclass of int
         return type(value) in (int, hint)

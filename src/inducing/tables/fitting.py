@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,13 +57,18 @@ class TableFit:
     """
 
     problem: Problem
-    estimator: NetworkEstimator
+    estimator: NetworkEstimator | Auto
     predictive: Predictive
     y_test: Tensor
     scores: dict[str, dict[str, float]]
     losses: list[str]
     seconds: float
     num_train: int
+
+    @property
+    def members(self) -> dict[str, NetworkEstimator]:
+        """The fitted networks by name: one, or those of a blend."""
+        return members_of(self.estimator)
 
     def score_table(self, title: str = "", note: str = "") -> Table:
         """The scores as a table. The first row is the estimator."""
@@ -85,12 +91,16 @@ class TableFit:
         return f"{100 * value:.0f} %" if name.endswith("%") else f"{value:.3f}"
 
 
-def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEstimator | Auto:
+def make_estimator(
+    model: str, problem: Problem, weights: Mapping[str, float] | None = None, **parameters: Any
+) -> NetworkEstimator | Auto:
     """Make an estimator for a problem, with its schema.
 
     Arguments:
-        model: "bnn", "dgp", "trees" (a network with the predictions of boosted trees as inputs), or "auto" for the best.
+        model: "bnn", "dgp", "trees" (a network with the predictions of boosted trees as inputs), or "auto" for the best
+            blend of them.
         problem: The problem.
+        weights: The weights of models in the blend, if they are known.
         parameters: Parameters of the estimator. None: its default.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -99,11 +109,11 @@ def make_estimator(model: str, problem: Problem, **parameters: Any) -> NetworkEs
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
         if "time_budget" in given:
-            # each model, and the chosen one once more
-            given["time_budget"] /= len(ESTIMATORS) + 1
+            # all models may have a weight, and are then fitted twice
+            given["time_budget"] /= 2 * len(ESTIMATORS) if weights is None else len(weights)
         candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
         shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
-        return AUTOMATIC[problem.task](candidates, **shared)
+        return AUTOMATIC[problem.task](candidates, weights=weights, **shared)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
     estimator, likelihood = ESTIMATORS[model][problem.task], given.get("likelihood", "auto")
@@ -122,7 +132,7 @@ def fit_problem(estimator: NetworkEstimator | Auto, problem: Problem, stream: Ta
 
 
 def score_fit(
-    estimator: NetworkEstimator, problem: Problem, seconds: float, stream: TableStream | None = None
+    estimator: NetworkEstimator | Auto, problem: Problem, seconds: float, stream: TableStream | None = None
 ) -> TableFit:
     """Score the test rows of a problem, beside baselines.
 
@@ -135,7 +145,8 @@ def score_fit(
     train, test = problem.encoded.take(problem.train), problem.encoded.take(problem.test)
     y_train, y_test = problem.y[problem.train], problem.y[problem.test]
     predictive = estimator.predict_distribution(test)
-    inputs = train.to_training_numpy(estimator._effect_targets(y_train))
+    first, *_ = members_of(estimator).values()
+    inputs = train.to_training_numpy(first._effect_targets(y_train))
     units: Tensor | float = 1.0
     if problem.task == "classification":
         targets = LabelTargets.fit(y_train).encode(y_test)
@@ -154,15 +165,21 @@ def score_fit(
 
 def fit_training_rows(
     estimator: NetworkEstimator | Auto, problem: Problem, stream: TableStream | None = None
-) -> NetworkEstimator:
-    """Fit to all training rows of a problem, and return the estimator, or the one that was chosen."""
+) -> NetworkEstimator | Auto:
+    """Fit to all training rows of a problem. The result is the estimator, or the only model of a blend."""
     if stream is not None:
         if isinstance(estimator, Auto | TreeBNN):
             name = "auto" if isinstance(estimator, Auto) else "trees"
             raise ValueError(f"the model {name} needs all rows in memory. Use bnn or dgp for a table that is streamed.")
         return stream.fit(estimator, problem)
     estimator.fit(problem.encoded.take(problem.train), problem.y[problem.train])
-    return estimator.estimator_ if isinstance(estimator, Auto) else estimator
+    members = members_of(estimator)
+    return estimator if len(members) > 1 else next(iter(members.values()))
+
+
+def members_of(estimator: NetworkEstimator | Auto) -> dict[str, NetworkEstimator]:
+    """The fitted networks of an estimator by name: one, or those of a blend."""
+    return estimator.members_ if isinstance(estimator, Auto) else {type(estimator).__name__: estimator}
 
 
 def find_losses(

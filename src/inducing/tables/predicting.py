@@ -13,8 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
+from inducing.estimators.auto import Auto
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.classification import Classifier
+from inducing.estimators.predictions import PredictionsOfClasses
 from inducing.prediction.predictive import Predictive
 from inducing.saving import load, save
 from inducing.saving.values import fits
@@ -37,7 +38,7 @@ class TableModel:
         excluded: Columns that tables may have and that are not inputs.
     """
 
-    estimator: NetworkEstimator
+    estimator: NetworkEstimator | Auto
     targets: tuple[str, ...]
     excluded: tuple[str, ...] = ()
 
@@ -49,10 +50,10 @@ class TableModel:
     def load(cls, path: str | Path) -> TableModel:
         """Read a model file, or a fitted estimator that `inducing.save` wrote; its targets are y, or y1, y2, ..."""
         contents: Any = load(path)
-        if isinstance(contents, NetworkEstimator):
+        if isinstance(contents, NetworkEstimator | Auto):
             count = contents.targets_.num_targets
             return cls(contents, ("y",) if count == 1 else tuple(f"y{target + 1}" for target in range(count)))
-        if not isinstance(contents, dict) or not isinstance(contents.get("estimator"), NetworkEstimator):
+        if not isinstance(contents, dict) or not isinstance(contents.get("estimator"), NetworkEstimator | Auto):
             found = type(contents).__name__
             raise ValueError(f"{path} contains a {found}, not an estimator. Fit a model to a table first.")
         estimator, targets, excluded = (contents.get(key, []) for key in ("estimator", "targets", "excluded"))
@@ -74,7 +75,7 @@ class TableModel:
         quantiles. For classes: the most probable class, and the probability of each.
         """
         columns: dict[str, np.ndarray] = {}
-        if isinstance(self.estimator, Classifier):
+        if isinstance(self.estimator, PredictionsOfClasses):
             (name,), classes = self.targets, self.estimator.classes_
             probabilities = predictive.mean.numpy()
             columns[f"{name}_class"] = classes[probabilities.argmax(1)]

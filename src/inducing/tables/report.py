@@ -13,6 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 from inducing import plots
 from inducing.arrays import as_tensor
+from inducing.estimators.auto import Auto
 from inducing.extras import require
 from inducing.pages import Block, Cell, Heading, Image, Page, Table
 from inducing.prediction import metrics
@@ -74,7 +75,7 @@ def report_page(fit: TableFit, source: str) -> Page:
         "The test rows with the most uncertain predictions. Rows are numbered from 0.",
         _uncertain_rows(fit),
         Heading("Training"),
-        _image("ELBO", ELBO_CAPTION, plots.plot_history, fit.estimator.history_, terms=False),
+        *_histories(fit),
         Heading("Columns"),
         "What each column was read as, and what was done with it. All columns have the same weight, whatever the number of "
         "their inputs.",
@@ -83,6 +84,12 @@ def report_page(fit: TableFit, source: str) -> Page:
         _settings(fit, source),
     ]
     return Page(f"{', '.join(problem.targets)} from {source}", blocks)
+
+
+def _histories(fit: TableFit) -> Iterator[Block]:
+    for name, member in fit.members.items():
+        caption = ELBO_CAPTION if len(fit.members) == 1 else f"{name}: {ELBO_CAPTION}"
+        yield _image("ELBO", caption, plots.plot_history, member.history_, terms=False)
 
 
 def _regression(fit: TableFit) -> Iterator[Block]:
@@ -199,13 +206,20 @@ def _settings(fit: TableFit, source: str) -> Table:
         ["inputs", ", ".join(problem.inputs.columns)],
         ["excluded", ", ".join(problem.excluded) or "none"],
         ["targets on a log scale", ", ".join(logs) or "none"],
-        ["model", f"{type(estimator).__name__}: {estimator.built}"],
-        ["steps", str(len(estimator.history_))],
-        ["ELBO per row after training", f"{estimator.elbo_:.4g}"],
         ["seconds", f"{fit.seconds:.1f}"],
         ["inducing", metadata.version("inducing")],
-        *([name, str(value)] for name, value in estimator.get_params().items() if name not in ("schema", "verbose")),
     ]
+    weights = estimator.weights_ if isinstance(estimator, Auto) else {}
+    for name, member in fit.members.items():
+        model = f"{type(member).__name__}: {member.built}"
+        parameters = {key: value for key, value in member.get_params().items() if key not in ("schema", "verbose")}
+        prefix = f"{name}: " if name in weights else ""
+        rows += [
+            [f"{prefix}model", f"weight {weights[name]:.2f}, {model}" if name in weights else model],
+            [f"{prefix}steps", str(len(member.history_))],
+            [f"{prefix}ELBO per row after training", f"{member.elbo_:.4g}"],
+            *([f"{prefix}{key}", str(value)] for key, value in parameters.items()),
+        ]
     return Table(["setting", "value"], rows, text_columns=2)
 
 

@@ -107,7 +107,9 @@ class InducingModel(Model, FantasizeMixin):
         from inducing.estimators.base import NetworkEstimator
         from inducing.estimators.targets import NumericTargets
 
-        check_kind("estimator", estimator, NetworkEstimator, "a regressor. For an AutoRegressor, use its estimator_")
+        check_kind(
+            "estimator", estimator, NetworkEstimator, "a regressor. For an AutoRegressor, use one of its members_"
+        )
         check_is_fitted(estimator, "network_")
         if estimator._further_inputs is not None:
             name, advice = type(estimator).__name__, "Use BNNRegressor or DeepGPRegressor"

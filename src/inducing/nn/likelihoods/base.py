@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from inducing.checks import check_finite, check_tensor, is_known
@@ -70,6 +70,10 @@ class Likelihood(nn.Module, ABC):
                 f'support "integers" is for 0, 1, 2, ..., but y has {y.min().item():g}. Use support "real"'
             )
         return y
+
+    def for_draws(self, chosen: Int[Tensor, " T"]) -> Likelihood:
+        """Return the likelihood of some draws of the outputs, given their positions. Most are the same for all draws."""
+        return self
 
     def expected_log_prob(self, mean: Tensor, variance: Tensor, y: Tensor) -> Float[Tensor, "S B"] | None:
         """Return E[log p(y | f)] of each row for independent outputs f ~ N(mean, variance), or None without a formula.
