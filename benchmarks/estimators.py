@@ -1,4 +1,4 @@
-"""The estimators with their defaults, beside those of other packages and a tuned logistic regression.
+"""The regressors with their defaults, beside those of other packages.
 
     python -m benchmarks.estimators run                       # everything that has not been run yet
     python -m benchmarks.estimators run --sets yacht --folds 0 --models BNNRegressor
@@ -6,9 +6,8 @@
     python -m benchmarks.estimators write                     # docs/estimators.md from what has been run
 
 Each result is a line of benchmarks/estimators.jsonl, written as soon as it is there; what is in the file is not done again.
-Regression: diabetes in five folds, and splits 0 to 4 of nine UCI datasets (from INDUCING_DATA or by download).
-Classification: digits and breast cancer in five stratified folds. Folds 5 to 9 of regression are splits 5 to 9, and diabetes
-shuffled anew: no choice has seen their figures.
+The datasets are diabetes in five folds, and splits 0 to 4 of nine UCI datasets (from INDUCING_DATA or by download). Folds 5
+to 9 are splits 5 to 9, and diabetes shuffled anew: no choice has seen their figures.
 """
 
 from __future__ import annotations
@@ -21,25 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import KFold
 
 import inducing
-from benchmarks.estimator_page import (
-    CLASSIFICATION,
-    CLASSIFIERS,
-    FOLDS,
-    REGRESSION,
-    REGRESSORS,
-    UCI,
-    Results,
-    figure,
-    page,
-)
+from benchmarks.estimator_page import FOLDS, REGRESSION, REGRESSORS, UCI, Results, figure, page
 from benchmarks.estimator_peers import MOST_GP_ROWS, PEERS
 from inducing.files import write_atomically
 
@@ -56,15 +41,13 @@ def load(name: str, fold: int) -> Fold:
         split = inducing.data.uci.load(name, fold, torch.float64)
         y_train = split.target_mean + split.target_std * split.y_train
         return split.x_train.numpy(), y_train.numpy()[:, 0], split.x_test.numpy(), split.y_test.numpy()[:, 0]
-    sets = {"diabetes": load_diabetes, "digits": load_digits, "breast-cancer": load_breast_cancer}
-    x, y = sets[name](return_X_y=True)
-    kind = KFold if name == "diabetes" else StratifiedKFold
-    folds = kind(FOLDS, shuffle=True, random_state=fold // FOLDS)
+    x, y = load_diabetes(return_X_y=True)
+    folds = KFold(FOLDS, shuffle=True, random_state=fold // FOLDS)
     train, test = list(folds.split(x, y))[fold % FOLDS]
     return x[train], y[train], x[test], y[test]
 
 
-def run_regression(model: str, data: Fold, fold: int) -> dict[str, Any]:
+def run_fold(model: str, data: Fold, fold: int) -> dict[str, Any]:
     """Test log-likelihood, RMSE, CRPS and coverage of one model on one fold."""
     x, y, x_test, y_test = data
     start = time.perf_counter()
@@ -85,31 +68,6 @@ def run_regression(model: str, data: Fold, fold: int) -> dict[str, Any]:
     }
 
 
-def run_classification(model: str, data: Fold, fold: int) -> dict[str, Any]:
-    """Accuracy and log-likelihood on one fold, and what the calibration error pooled over folds is made from."""
-    x, y, x_test, y_test = data
-    start = time.perf_counter()
-    if model == "LogisticRegression":
-        pipeline = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
-        grid = {"logisticregression__C": np.logspace(-3, 2, 11)}
-        estimator: Any = GridSearchCV(pipeline, grid, cv=5).fit(x, y)
-    elif model == "BoostedTrees":
-        estimator = HistGradientBoostingClassifier(random_state=fold).fit(x, y)
-    else:
-        estimator = getattr(inducing, model)(random_state=fold).fit(x, y)
-    probabilities = estimator.predict_proba(x_test)
-    confidence, right = probabilities.max(1), estimator.classes_[probabilities.argmax(1)] == y_test
-    true = probabilities[np.arange(len(y_test)), np.searchsorted(estimator.classes_, y_test)]
-    return {
-        "accuracy": float(right.mean()),
-        "log_likelihood": float(np.log(true.clip(1e-300)).mean()),
-        "confidence": confidence.round(6).tolist(),
-        "right": right.tolist(),
-        "test_rows": len(y_test),
-        "seconds": time.perf_counter() - start,
-    }
-
-
 def read() -> Results:
     """All stored results; the last line for each set, fold and model counts."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
@@ -121,14 +79,13 @@ def run(sets: list[str], folds: list[int], models: list[str]) -> None:
     """Run what is not stored, fold by fold, so that a part of it is already a fair comparison."""
     for fold in folds:
         for name in sets:
-            regression = name in REGRESSION
-            for model in REGRESSORS if regression else CLASSIFIERS:
+            for model in REGRESSORS:
                 if (models and model not in models) or (name, fold, model) in read():
                     continue
-                work, data = run_regression if regression else run_classification, load(name, fold)
+                data = load(name, fold)
                 if model == "GaussianProcess" and len(data[0]) > MOST_GP_ROWS:
                     continue
-                result = work(model, data, fold)
+                result = run_fold(model, data, fold)
                 record = {"set": name, "fold": fold, "model": model, **result}
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(record) + "\n")
@@ -140,7 +97,7 @@ def main() -> None:
     """Run folds, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "write"])
-    parser.add_argument("--sets", nargs="*", default=[*REGRESSION, *CLASSIFICATION])
+    parser.add_argument("--sets", nargs="*", default=[*REGRESSION])
     parser.add_argument("--folds", nargs="*", type=int, default=list(range(FOLDS)))
     parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--threads", type=int, default=1)

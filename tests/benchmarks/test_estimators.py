@@ -12,7 +12,7 @@ Y = 10 + X[:, 0] + 0.1 * np.random.default_rng(1).normal(size=80)
 
 @pytest.mark.parametrize("model", ["Ridge", "BoostedTrees", "GaussianProcess"])
 def test_peers_are_scored(model):
-    found = estimators.run_regression(model, (X[:60], Y[:60], X[60:], Y[60:]), 0)
+    found = estimators.run_fold(model, (X[:60], Y[:60], X[60:], Y[60:]), 0)
     assert found["rmse"] < Y.std()
     assert found["log_likelihood"] > -2
     assert set(PEERS) > {"CatBoost", "NGBoost"}
