@@ -77,6 +77,8 @@ class Config(training.TrainingConfig):
         hidden_log_precision: Initial log-precision of all global layers except the last. Default: the paper's, -4.
         last_local: Number of inducing inputs of a last layer with a local posterior. Default: the number of its inputs,
             3,137 in the network for MNIST.
+        autocast: Name of the dtype in which training runs the data, e.g. "bfloat16". Default: float32. Everything else is
+            in float32.
     """
 
     dataset: str = "mnist"
@@ -100,6 +102,7 @@ class Config(training.TrainingConfig):
     inducing_size: int | None = None
     hidden_log_precision: float | None = None
     last_local: int | None = None
+    autocast: str | None = None
 
 
 def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -> Metrics:
@@ -128,6 +131,7 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
         progress,
         recipe=recipe,
         augment=augment,
+        autocast=config.autocast,
         callbacks=[] if curve is None else [curve],
         score_batch=100,
     )

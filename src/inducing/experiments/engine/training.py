@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,6 +127,7 @@ def train_and_score(
     *,
     recipe: inducing.Recipe | None = None,
     augment: Augment | None = None,
+    autocast: str | None = None,
     callbacks: Sequence[Callable[[Record], bool | None]] = (),
     score_batch: int | None = None,
 ) -> Trained:
@@ -140,21 +142,24 @@ def train_and_score(
         progress: Whether to show progress.
         recipe: The recipe. Default: that of the configuration.
         augment: Random augmentation of the inputs of each batch.
+        autocast: Name of the dtype in which training runs the data, see `torch.autocast`. Default: that of the network.
+            Draws, the ELBO and predictions are always in the dtype of the network.
         callbacks: Functions that are called after each step.
         score_batch: Batch size of the evaluation. Default: all rows.
     """
-    history = inducing.fit(
-        network,
-        likelihood,
-        data,
-        recipe or recipe_of(config),
-        seed=config.split,
-        augment=augment,
-        callbacks=callbacks,
-        checkpoint=checkpoint,
-        progress=progress,
-        description=f"{config.dataset} {config.posterior}",
-    )
+    with nullcontext() if autocast is None else torch.autocast(network.device.type, getattr(torch, autocast)):
+        history = inducing.fit(
+            network,
+            likelihood,
+            data,
+            recipe or recipe_of(config),
+            seed=config.split,
+            augment=augment,
+            callbacks=callbacks,
+            checkpoint=checkpoint,
+            progress=progress,
+            description=f"{config.dataset} {config.posterior}",
+        )
     terms = inducing.evaluate(network, likelihood, data, config.test_samples, config.split, batch_size=score_batch)
     return Trained(history, terms)
 
