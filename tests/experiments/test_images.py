@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -81,6 +82,20 @@ def test_the_first_images_are_normalised_by_all(small_images, monkeypatch):
     assert torch.equal(seen["x"], everything.x[:8])
     assert torch.equal(seen["inducing"], everything.x[:3])
     assert seen["augment"] is None
+
+
+def test_only_training_is_autocast(small_images, monkeypatch):
+    seen = []
+
+    def fit(*arguments, **settings):
+        seen.append(torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
+
+    monkeypatch.setattr(inducing, "fit", fit)
+    config = Config(channels=2, num_data=8, num_inducing=3, num_test=4, test_samples=2)
+    for dtype in ("bfloat16", None):
+        run(replace(config, autocast=dtype), progress=False)
+        assert not torch.is_autocast_enabled("cpu")
+    assert seen == [torch.bfloat16, False]
 
 
 def test_inducing_images_of_another_size(small_images, monkeypatch):
