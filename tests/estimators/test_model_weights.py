@@ -11,11 +11,13 @@ from inducing.estimators.model_weights import find_weights, share_draws
 RANDOM = np.random.default_rng(0)
 
 
+# models that hardly differ need many iterations, and many rows for a gain beyond its standard error
+@pytest.mark.parametrize(("spread", "number"), [(1.0, 300), (0.1, 6000)])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_weights_have_the_highest_log_likelihood(seed, monkeypatch):
+def test_the_weights_have_the_highest_log_likelihood(seed, spread, number, monkeypatch):
     monkeypatch.setattr(model_weights, "LEAST_WEIGHT", 0.0)
     random = np.random.default_rng(seed)
-    scores, rows = random.normal(size=(300, 3)), random.uniform(0.5, 2, 300)
+    scores, rows = spread * random.normal(size=(number, 3)), random.uniform(0.5, 2, number)
 
     def loss(logits):
         return -np.average(logsumexp(scores + np.log(softmax(logits)), axis=1), weights=rows)
@@ -40,6 +42,10 @@ def test_of_many_models_those_of_the_smallest_weights_are_left_out_one_by_one():
     assert 5 <= (weights > 0).sum() <= 10
     assert weights[weights > 0].min() >= model_weights.LEAST_WEIGHT
     np.testing.assert_allclose(weights.sum(), 1)
+
+
+def test_of_equal_models_one_has_all_the_weight():
+    assert sorted(find_weights(np.zeros((100, 12)), np.ones(100))) == [0.0] * 11 + [1.0]
 
 
 def test_a_gain_within_its_standard_error_is_no_gain():

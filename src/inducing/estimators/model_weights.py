@@ -20,7 +20,8 @@ from jaxtyping import Float
 
 # models with smaller weights are left out
 LEAST_WEIGHT = 0.1
-ITERATIONS = 500
+# the iteration ends when no weight changes by more
+TOLERANCE, MOST_ITERATIONS = 1e-9, 100_000
 # a row with this log-likelihood is as bad as an impossible one
 IMPOSSIBLE = -1e6
 
@@ -30,23 +31,26 @@ def find_weights(
 ) -> Float[np.ndarray, " K"]:
     """Find the weights of the highest log-likelihood.
 
-    The best model alone has all the weight, unless the gain of the others is beyond its standard error.
+    The best model has all the weight if the gain of the mixture over it is at most one standard error.
 
     Arguments:
         log_likelihoods: Log-likelihood of each row under each model.
-        row_weights: Weights of the rows.
+        row_weights: Weights of the rows, positive.
     """
     scores = np.maximum(np.nan_to_num(log_likelihoods, nan=IMPOSSIBLE), IMPOSSIBLE)
-    shares = row_weights / row_weights.sum()
-    best = (np.arange(scores.shape[1]) == (shares @ scores).argmax()).astype(float)
-    weights = _maximise(scores, shares, np.full(len(best), 1 / len(best)))
-    while (smallest := weights[weights > 0].min()) < LEAST_WEIGHT:
-        weights = _maximise(scores, shares, np.where(weights > smallest, weights, 0.0))
-    gains = _mixture(scores, weights) - scores @ best
+    shares, places = row_weights / row_weights.sum(), np.arange(scores.shape[1])
+    kept, weights = places, _maximise(scores, shares)
+    while weights.min() < LEAST_WEIGHT:
+        kept = np.delete(kept, weights.argmin())
+        weights = _maximise(scores[:, kept], shares)
+    best = (shares @ scores).argmax()
+    gains = np.logaddexp.reduce(scores[:, kept] + np.log(weights), 1) - scores[:, best]
     mean = shares @ gains
     # the standard error of the mean of as many rows as the sum of the weights
     error = math.sqrt(shares @ (gains - mean) ** 2 / row_weights.sum())
-    return weights if mean > error else best
+    found = np.zeros(len(places))
+    found[kept] = weights
+    return found if mean > error else (places == best).astype(float)
 
 
 def share_draws(weights: Float[np.ndarray, " K"], num_draws: int, offset: float) -> list[int]:
@@ -64,18 +68,12 @@ def share_draws(weights: Float[np.ndarray, " K"], num_draws: int, offset: float)
     return [last - first for first, last in pairwise(ends)]
 
 
-def _maximise(
-    scores: Float[np.ndarray, "N K"], shares: Float[np.ndarray, " N"], weights: Float[np.ndarray, " K"]
-) -> Float[np.ndarray, " K"]:
-    for _ in range(ITERATIONS):
-        logs = scores + _log(weights)
-        weights = shares @ np.exp(logs - np.logaddexp.reduce(logs, 1, keepdims=True))
+def _maximise(scores: Float[np.ndarray, "N K"], shares: Float[np.ndarray, " N"]) -> Float[np.ndarray, " K"]:
+    # densities in units of the largest of each row
+    densities = np.exp(scores - scores.max(1, keepdims=True))
+    weights = np.full(scores.shape[1], 1 / scores.shape[1])
+    for _ in range(MOST_ITERATIONS):
+        before, weights = weights, weights * ((shares / (densities @ weights)) @ densities)
+        if np.abs(weights - before).max() < TOLERANCE:
+            break
     return weights / weights.sum()
-
-
-def _mixture(scores: Float[np.ndarray, "N K"], weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " N"]:
-    return np.logaddexp.reduce(scores + _log(weights), 1)
-
-
-def _log(weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
-    return np.log(weights, out=np.full(len(weights), -np.inf), where=weights > 0)
