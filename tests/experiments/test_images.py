@@ -9,7 +9,7 @@ import inducing
 from inducing.data import images
 from inducing.experiments.engine.report import show
 from inducing.experiments.engine.sweep import reproduce
-from inducing.experiments.images import CIFAR10, MNIST500, RESNET18, Config, build_network, run
+from inducing.experiments.images import CIFAR10, FASHION500, MNIST500, RESNET18, Config, build_network, run
 
 
 def result(posterior, elbo=-1.0, prior="scale", dataset="cifar10", model="resnet8"):
@@ -53,7 +53,7 @@ def test_the_settings_are_the_papers():
     assert [c.posterior for c in resnet] == ["factorised", "factorised->global", "global"]
 
 
-@pytest.mark.parametrize("experiment", [MNIST500, CIFAR10, RESNET18], ids=lambda each: each.name)
+@pytest.mark.parametrize("experiment", [MNIST500, FASHION500, CIFAR10, RESNET18], ids=lambda each: each.name)
 def test_the_smoke_preset_runs_from_files_to_figure(experiment, small_images, tmp_path):
     results = reproduce(experiment, "smoke", tmp_path / "out", console=Console(width=100))
     assert len(results) == len(experiment.configs("smoke"))

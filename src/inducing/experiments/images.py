@@ -1,4 +1,4 @@
-"""Image classification: MNIST-500, CIFAR-10 and ResNet-18.
+"""Image classification: MNIST-500, the same with Fashion-MNIST, CIFAR-10 and ResNet-18.
 
 What to look for: with 500 images and a prior that lets it shrink the weights, a factorised posterior is hardly better than
 guessing, an ELBO of log(1/10) = -2.30 nats; global inducing points learn. On CIFAR-10 the ELBO improves from factorised to
@@ -47,7 +47,7 @@ NOTE = (
 )
 UNKNOWN_NOTE = (
     " The entropy ratio is the mean entropy of predictions for test images over that for images of another kind; the AUROC "
-    "is for telling the two apart by entropy. These are images of notMNIST for MNIST, and of SVHN (re-cropped, if they were "
+    "is for telling the two apart by entropy. These are images of notMNIST for MNIST and Fashion-MNIST, and of SVHN (re-cropped, if they were "
     "read from the .npz file) for CIFAR-10."
 )
 PLAIN_NOTE = (
@@ -301,5 +301,6 @@ def image_experiment(name: str, note: str, published: str = "") -> Experiment:
 
 
 MNIST500 = image_experiment("mnist500", NOTE + UNKNOWN_NOTE)
+FASHION500 = image_experiment("fashion500", NOTE + UNKNOWN_NOTE)
 CIFAR10 = image_experiment("cifar10", NOTE + UNKNOWN_NOTE + PLAIN_NOTE, "cifar10")
 RESNET18 = image_experiment("cifar10-resnet18", NOTE + UNKNOWN_NOTE, "cifar10_resnet18")
