@@ -47,8 +47,8 @@ NOTE = (
 )
 UNKNOWN_NOTE = (
     " The entropy ratio is the mean entropy of predictions for test images over that for images of another kind; the AUROC "
-    "is for telling the two apart by entropy. These are images of notMNIST for MNIST and Fashion-MNIST, and of SVHN (re-cropped, if they were "
-    "read from the .npz file) for CIFAR-10."
+    "is for telling the two apart by entropy. These are images of notMNIST for MNIST and Fashion-MNIST, and of SVHN "
+    "(re-cropped, if they were read from the .npz file) for CIFAR-10."
 )
 PLAIN_NOTE = (
     " The plain network has one set of weights, trained by maximum likelihood with the same batches and schedule. The paper "

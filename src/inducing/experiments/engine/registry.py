@@ -12,4 +12,6 @@ from inducing.experiments.uci_bnn import UCI_BNN
 from inducing.experiments.uci_dgp import UCI_DGP
 
 TOYS = (TOY, NUM_INDUCING, COMPOSITIONAL_BNN, COMPOSITIONAL_DGP, LINEAR)
-EXPERIMENTS = {each.name: each for each in (*TOYS, UCI_BNN, UCI_DGP, MNIST500, FASHION500, CIFAR10, RESNET18, EPOCH_TIMES)}
+EXPERIMENTS = {
+    each.name: each for each in (*TOYS, UCI_BNN, UCI_DGP, MNIST500, FASHION500, CIFAR10, RESNET18, EPOCH_TIMES)
+}
