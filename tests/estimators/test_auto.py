@@ -18,7 +18,7 @@ GOOD, POOR = inducing.BNNRegressor([20], max_steps=100), inducing.BNNRegressor([
 
 
 @pytest.mark.parametrize("order", [("good", "poor"), ("poor", "good")])
-def test_the_better_one_has_all_the_weight_and_is_fitted_to_all_rows(order, monkeypatch):
+def test_the_better_one_has_most_of_the_weight_and_all_rows_return(order, monkeypatch):
     fits = []
     fit = inducing.BNNRegressor.fit
     monkeypatch.setattr(
@@ -26,9 +26,10 @@ def test_the_better_one_has_all_the_weight_and_is_fitted_to_all_rows(order, monk
     )
     candidates = {"good": GOOD, "poor": POOR}
     model = inducing.AutoRegressor({name: candidates[name] for name in order}, random_state=0).fit(X, Y)
-    assert model.weights_ == {"good": 1.0}
+    assert list(model.weights_) == list(order)
+    assert model.weights_["good"] > 0.8
     assert model.scores_["good"] > model.scores_["poor"] + 0.1
-    assert fits == [96, 96, 120]
+    assert fits == [96, 96, 120, 120]
     assert model.members_["good"].hidden == [20]
     assert not hasattr(GOOD, "network_"), "candidates are cloned"
 

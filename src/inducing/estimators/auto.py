@@ -246,9 +246,10 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     """Regression with the models that predict held-out rows best: networks, deep Gaussian processes, networks with trees.
 
     The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
-    held-out rows. Models with weights below 0.1 are dropped. The best model has all the weight, unless the others improve on
-    it by more than the standard error. Each model has its share of the draws of a prediction, a whole number: as many in
-    total as the largest ``n_samples`` of the models.
+    held-out rows, and of one more row for each model that only it can predict. Without these, a model slightly behind the
+    best would have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01 are
+    dropped. Each model has its share of the draws of a prediction, a whole number: as many in total as the largest
+    ``n_samples`` of the models.
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and

@@ -1,0 +1,175 @@
+"""Rules for the weights of a blend, compared on small tables that no other table of the documentation reports.
+
+    INDUCING_DATA=... python -m benchmarks.blend_rules run             # what has not been run yet
+    INDUCING_DATA=... python -m benchmarks.blend_rules run --folds 0 --sets autos
+    python -m benchmarks.blend_rules write                             # benchmarks/blend_rules.md from what has been run
+
+`run` fits the candidates of `AutoRegressor` as it does, to a part of the training rows and to all, and stores their
+log-likelihoods of held-out and test rows. Any rule can then be applied to the same fits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from benchmarks.processes import ROOT
+from inducing.data.cache import root
+from inducing.estimators import AutoRegressor
+from inducing.estimators.auto import _count_held_out
+from inducing.estimators.model_weights import find_weights
+from inducing.estimators.rows import hold_out_rows
+from inducing.files import write_atomically
+
+RESULTS, PAGE = ROOT / "benchmarks" / "blend_rules.jsonl", ROOT / "benchmarks" / "blend_rules.md"
+SETS = ("autos", "machine", "autompg", "forest", "stock", "pendulum", "solar")
+Scores = Float[np.ndarray, "N K"]
+
+
+def load(name: str, fold: int) -> tuple[np.ndarray, ...]:
+    """Training inputs and targets, test inputs and targets; the targets are standardised."""
+    folder = root() / "tables" / name
+    data = np.loadtxt(folder / "data.csv.gz", delimiter=",")
+    is_test = np.loadtxt(folder / "test_mask.csv.gz", delimiter=",")[:, fold] == 1
+    x, y = data[:, :-1], data[:, -1]
+    y = (y - y[~is_test].mean()) / y[~is_test].std()
+    return x[~is_test], y[~is_test], x[is_test], y[is_test]
+
+
+def fit_and_score(name: str, fold: int) -> dict[str, list[list[float]]]:
+    """Log-likelihoods of held-out rows under models of the other rows, and of test rows under models of all."""
+    x, y, x_test, y_test = load(name, fold)
+    train, held_out = hold_out_rows(np.zeros(len(y)), _count_held_out(len(y)), fold)
+    columns: dict[str, list[np.ndarray]] = {"held_out": [], "test": []}
+    for cls in AutoRegressor.defaults.values():
+        part, whole = (cls(random_state=fold).fit(x[rows], y[rows]) for rows in (train, slice(None)))
+        columns["held_out"].append(part.predict_distribution(x[held_out]).log_prob(y[held_out, None]).numpy())
+        columns["test"].append(whole.predict_distribution(x_test).log_prob(y_test[:, None]).numpy())
+    return {rows: np.stack(each, 1).round(4).tolist() for rows, each in columns.items()}
+
+
+def _equal(held_out: Scores) -> np.ndarray:
+    return np.full(held_out.shape[1], 1 / held_out.shape[1])
+
+
+def _best(held_out: Scores) -> np.ndarray:
+    return np.eye(held_out.shape[1])[held_out.mean(0).argmax()]
+
+
+def _only_if_larger_than_error(held_out: Scores) -> np.ndarray:
+    """The weights of the highest log-likelihood, unless the best model is as good up to a standard error."""
+    found = _largest(held_out, 0.1)
+    gains = np.log(np.exp(held_out - held_out.max(1, keepdims=True)) @ found) + held_out.max(1)
+    gains = gains - held_out[:, held_out.mean(0).argmax()]
+    return found if gains.mean() > gains.std() / np.sqrt(len(gains)) else _best(held_out)
+
+
+def _largest(held_out: Scores, least: float = 0.0, equal: float = 0.0) -> np.ndarray:
+    """The weights of the highest log-likelihood, with ``equal`` more rows for each model that only it can predict.
+
+    Models with weights below ``least`` are left out one by one.
+    """
+    kept = np.arange(held_out.shape[1])
+    while True:
+        densities = np.exp(held_out[:, kept] - held_out[:, kept].max(1, keepdims=True))
+        weights = np.full(len(kept), 1 / len(kept))
+        for _ in range(20_000):
+            weights = weights * ((1 / (densities @ weights)) @ densities) + equal
+            weights /= weights.sum()
+        if weights.min() >= least:
+            break
+        kept = np.delete(kept, weights.argmin())
+    found = np.zeros(held_out.shape[1])
+    found[kept] = weights
+    return found
+
+
+RULES: dict[str, Callable[[Scores], np.ndarray]] = {
+    "AutoRegressor": lambda held_out: find_weights(held_out, np.ones(len(held_out))),
+    "the best of them": _best,
+    "equal weights": _equal,
+    "largest from 0.1, or the best if within an error": _only_if_larger_than_error,
+    "largest from 0.1": lambda held_out: _largest(held_out, 0.1),
+    "largest": _largest,
+    "largest with 1 pseudo-row each": lambda held_out: _largest(held_out, equal=1.0),
+    "largest with 5 pseudo-rows each": lambda held_out: _largest(held_out, equal=5.0),
+    "largest with 5 % pseudo-rows each": lambda held_out: _largest(held_out, equal=0.05 * len(held_out)),
+    "largest with 10 % pseudo-rows each": lambda held_out: _largest(held_out, equal=0.1 * len(held_out)),
+}
+
+
+def read() -> dict[tuple[str, int], dict[str, np.ndarray]]:
+    """All stored results."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {(each["set"], each["fold"]): {key: np.array(each[key]) for key in ("held_out", "test")} for each in records}
+
+
+def run(sets: list[str], folds: list[int]) -> None:
+    """Run what is not stored."""
+    for fold in folds:
+        for name in sets:
+            if (name, fold) in read():
+                continue
+            start = time.perf_counter()
+            result = fit_and_score(name, fold)
+            with RESULTS.open("a") as file:
+                file.write(json.dumps({"set": name, "fold": fold, **result}) + "\n")
+            print(name, fold, np.mean(result["test"], 0).round(3), f"{time.perf_counter() - start:.0f} s", flush=True)
+
+
+def score(held_out: Scores, test: Scores, rule: str) -> float:
+    """The mean log-likelihood of test rows under the mixture."""
+    with np.errstate(divide="ignore"):
+        return float(np.logaddexp.reduce(test + np.log(RULES[rule](held_out)), 1).mean())
+
+
+def page() -> str:
+    """A table of the mean log-likelihood of test rows by rule and dataset."""
+    results = read()
+    sets = [name for name in SETS if any(name == each for each, _ in results)]
+    folds = {name: sum(name == each for each, _ in results) for name in sets}
+    lines = [
+        "# Rules for the weights of a blend",
+        "",
+        "Generated by `python -m benchmarks.blend_rules write`: the mean log-likelihood of test rows, with standardised",
+        "targets, under mixtures of the candidates of `AutoRegressor` with weights by different rules. All rules have the",
+        'same fits. "Largest": the weights of the highest log-likelihood of held-out rows. Pseudo-rows, which only one',
+        "model predicts, keep weights away from zero. In brackets: folds. The last column is the mean over datasets.",
+        "",
+        "| rule | " + " | ".join(f"{name} ({folds[name]})" for name in sets) + " | mean |",
+        "| --- |" + " ---: |" * (len(sets) + 1),
+    ]
+    for rule in RULES:
+        means = [
+            np.mean(
+                [score(each["held_out"], each["test"], rule) for (set_, _), each in results.items() if set_ == name]
+            )
+            for name in sets
+        ]
+        lines.append(f"| {rule} | " + " | ".join(f"{mean:.3f}" for mean in [*means, np.mean(means)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run folds, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
+    parser.add_argument("--folds", nargs="*", type=int, default=list(range(4)))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.what == "run":
+        run(arguments.sets, arguments.folds)
+    else:
+        write_atomically(PAGE, page().encode())
+
+
+if __name__ == "__main__":
+    main()
