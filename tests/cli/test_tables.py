@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -253,7 +254,7 @@ def test_one_model_with_all_the_weight(options, here, monkeypatch):
 
 @pytest.mark.parametrize("target", ["price", "colour"])
 def test_a_blend_of_models(target, here, monkeypatch):
-    """It is fitted again with the same weights, saved, reported, and predicts; it cannot be exported."""
+    """It is fitted again with the same weights, saved, reported, and predicts, and is exported."""
     monkeypatch.setattr(auto, "find_weights", lambda scores, rows: np.array([0.5, 0, 0.5]))
     options = ("--max-steps", 2, "--model", "auto", "--refit", "--report", "r.html")
     done = run("fit", "t.csv", "--target", target, *options)
@@ -271,9 +272,12 @@ def test_a_blend_of_models(target, here, monkeypatch):
     done = run("predict", "model.safetensors", "t.csv", "--out", "p.csv")
     assert done.exit_code == 0, done.stderr
     assert len(pd.read_csv("p.csv")) == 60
-    done = run("export", "model.safetensors")
-    assert done.exit_code == 2
-    assert "a blend of 2 models (bnn, trees) cannot be exported" in done.stderr
+    done = run("export", "model.safetensors", "--to", "torch", "--out", "model.pt2")
+    assert done.exit_code == 0, done.stderr
+    table = pd.read_csv("t.csv").drop(columns=target)
+    wanted = estimator.predict(table) if target == "price" else estimator.predict_proba(table)
+    found = torch.export.load("model.pt2").module()(torch.from_numpy(estimator.schema_.encode(table)))[0]
+    np.testing.assert_allclose(found.detach(), wanted, rtol=1e-5)
 
 
 def test_another_order_of_columns_is_told_once(model):

@@ -243,8 +243,6 @@ def test_a_blend_is_saved(tmp_path):
     assert np.array_equal(loaded.predict_interval(X), model.predict_interval(X))
     again = clone(loaded).fit(X, Y)
     assert np.array_equal(again.predict(X), model.predict(X)), "the same candidates, weights and seed"
-    with pytest.raises(ValueError, match=r"a blend of 2 models \(wide, deep\) cannot be exported"):
-        loaded.export(tmp_path / "model.onnx")
 
 
 def test_a_blend_for_two_targets():

@@ -12,7 +12,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import inducing
-from inducing.prediction.module import PredictionModule
+from inducing.prediction.module import ModelModule, PredictionModule
 from inducing.prediction.running import draw_functions
 
 RANDOM = np.random.default_rng(0)
@@ -61,7 +61,8 @@ def test_quantiles_on_a_log_scale():
     estimator = BNN(hidden=[5], target_transform="log", **SMALL).fit(X, Y)
     functions = draw_functions(estimator.network_, estimator.likelihood_, estimator.n_samples, estimator.seed_)
     scale = estimator.targets_.to_original_scale(estimator.likelihood_)
-    *_, found = PredictionModule(estimator.inputs_, functions, *scale, [0.1, 0.9], squeeze=True)(torch.from_numpy(NEW))
+    model = ModelModule(estimator.inputs_, functions, *scale)
+    *_, found = PredictionModule([model], [0.1, 0.9], squeeze=True)(torch.from_numpy(NEW))
     np.testing.assert_allclose(found.detach().numpy(), estimator.predict_quantiles(NEW, [0.1, 0.9]), rtol=1e-5)
 
 
@@ -73,6 +74,31 @@ def test_a_deep_gp(tmp_path):
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-5)
     np.testing.assert_allclose(found["std"], std, rtol=1e-5)
     assert "quantiles" not in found
+
+
+def test_a_blend(tmp_path, monkeypatch):
+    monkeypatch.setattr("inducing.prediction.module.DIVISIONS", 4)
+    candidates = {
+        "bnn": BNN(hidden=[5], max_steps=5, n_samples=4),
+        "trees": inducing.TreeBNNRegressor([5], max_steps=5),
+    }
+    model = inducing.AutoRegressor(candidates, weights={"bnn": 3, "trees": 1}, random_state=0).fit(X, Y)
+    model.export(tmp_path / "model.onnx", quantiles=[0.5])
+    found, described = run(tmp_path / "model.onnx", NEW)
+    mean, std = model.predict(NEW, return_std=True)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-5)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-5)
+    np.testing.assert_allclose(found["quantiles"], model.predict_quantiles(NEW, [0.5]), rtol=1e-5)
+    assert json.loads(described["quantiles"]) == [0.5]
+
+
+def test_a_blend_of_classifiers(tmp_path):
+    candidates = {"bnn": inducing.BNNClassifier([5], **SMALL), "dgp": inducing.DeepGPClassifier(**SMALL)}
+    weights = {"bnn": 0.5, "dgp": 0.5}
+    model = inducing.AutoClassifier(candidates, weights=weights, random_state=0).fit(X, Y > 100)
+    model.export(tmp_path / "model.onnx")
+    found, _ = run(tmp_path / "model.onnx", NEW)
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(NEW), rtol=1e-5)
 
 
 def test_counts_have_no_quantiles(tmp_path):

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import inducing
-from inducing.prediction.module import PredictionModule
+from inducing.prediction.blended import blend
+from inducing.prediction.log_scale import LogScale
+from inducing.prediction.module import ModelModule, PredictionModule
 from inducing.prediction.predictive import Predictive
 
 LEVELS = [1e-4, 0.05, 0.5, 0.9, 0.999]
@@ -25,9 +27,46 @@ def test_quantiles_and_moments(likelihood, outputs):
     functions = network.sample_functions(5)
     mean, std = torch.full((3,), 5.0).double(), torch.full((3,), 3.0).double()
     location, scale = torch.tensor([100.0, 0.0]).double(), torch.tensor([20.0, 0.01]).double()
-    module = PredictionModule((mean, std), functions, likelihood, location, scale, LEVELS)
+    module = PredictionModule([ModelModule((mean, std), functions, likelihood, location, scale)], LEVELS)
     found = dict(zip(module.names, module(x), strict=True))
     expected = Predictive(functions((x - mean) / std), likelihood, location, scale)
     torch.testing.assert_close(found["mean"], expected.mean)
     torch.testing.assert_close(found["std"], expected.stddev)
     torch.testing.assert_close(found["quantiles"] / scale, expected.quantile(LEVELS) / scale, rtol=1e-7, atol=1e-7)
+
+
+def draws_of(likelihood, outputs, num_draws):
+    network = inducing.models.mlp(3, outputs, [5], inducing_points=torch.randn(4, 3).double())
+    return network.sample_functions(num_draws), likelihood.double()
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_blend_of_models_on_scales_of_their_own(log):
+    x, unit = torch.randn(6, 3).double(), (torch.zeros(3).double(), torch.ones(3).double())
+    likelihoods = [inducing.Gaussian([0.1, 0.3]), inducing.HeteroscedasticGaussian([0.2, 0.1])]
+    if not log:
+        likelihoods[1] = inducing.HeteroscedasticStudentT(0.1, [3.0, 8.0])
+    is_log = torch.tensor([True, False])
+    models, predictions = [], []
+    for number, likelihood in enumerate(likelihoods):
+        functions, noise = draws_of(likelihood, 2 * (1 + number), 3 + number)
+        location, scale = torch.tensor([1.0 + number, 0.0]).double(), torch.tensor([0.5, 2.0 - number]).double()
+        scales = (LogScale(noise, location, scale, is_log), 0.0, 1.0) if log else (noise, location, scale)
+        models.append(ModelModule(unit, functions, *scales))
+        predictions.append(Predictive(functions(x), *scales))
+    module, expected = PredictionModule(models, LEVELS), blend(predictions)
+    found = dict(zip(module.names, module(x), strict=True))
+    torch.testing.assert_close(found["mean"], expected.mean)
+    torch.testing.assert_close(found["aleatoric_std"], expected.aleatoric.sqrt())
+    torch.testing.assert_close(found["epistemic_std"], expected.epistemic.sqrt())
+    torch.testing.assert_close(found["quantiles"], expected.quantile(LEVELS), rtol=1e-6, atol=1e-7)
+
+
+def test_a_blend_with_and_without_a_log_scale_has_no_quantiles():
+    unit, one = (torch.zeros(3).double(), torch.ones(3).double()), torch.ones(1).double()
+    functions, noise = draws_of(inducing.Gaussian(0.1), 1, 2)
+    scales = (LogScale(noise, one, one, torch.tensor([True])), 0.0, 1.0)
+    models = [ModelModule(unit, functions, *scales), ModelModule(unit, functions, noise, 0.0, 1.0)]
+    with pytest.raises(ValueError, match="with and without a log scale"):
+        PredictionModule(models, [0.5])
+    assert PredictionModule(models).names == ["mean", "std", "aleatoric_std", "epistemic_std"]

@@ -320,7 +320,6 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as a file that other programs run: rows in, mean, standard deviation and quantiles out."""
-    from inducing.estimators.auto import Auto
     from inducing.estimators.exporting import export_estimator
     from inducing.tables.predicting import TableModel
 
@@ -331,8 +330,7 @@ def export(
         raise ValueError(f"--to {to} writes {FORMATS[to]} files. Name it {wanted}, not {out.name}.")
     _check_files({"model": model}, {"out": out})
     loaded = TableModel.load(model)
-    estimator = loaded.estimator.only_member() if isinstance(loaded.estimator, Auto) else loaded.estimator
-    export_estimator(estimator, out, quantile, loaded.targets)
+    export_estimator(loaded.estimator, out, quantile, loaded.targets)
     typer.echo(f"model: {out}")
 
 

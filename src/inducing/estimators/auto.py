@@ -22,7 +22,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from inducing.checks import check_kind, check_known, check_whole
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
-from inducing.estimators.functions import BlendedFunctions, Functions
+from inducing.estimators.exporting import export_estimator
+from inducing.estimators.functions import BlendedFunctions, SampledFunctions
 from inducing.estimators.model_weights import find_weights, share_draws
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
@@ -100,19 +101,8 @@ class Auto(Predictions, BaseEstimator):
         return self._keep(updated, self.weights_, self.scores_)
 
     def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
-        """Write the predictions to a file that other programs run, if one model has all the weight.
-
-        See `NetworkEstimator.export`.
-        """
-        self.only_member().export(path, quantiles)
-
-    def only_member(self) -> NetworkEstimator:
-        """The model that has all the weight, for an export."""
-        if len(members := self._fitted()) > 1:
-            largest = max(self.weights_, key=self.weights_.__getitem__)
-            advice = f"Fit and export one model alone, e.g. {largest}, which has the largest weight"
-            raise ValueError(f"a blend of {len(members)} models ({', '.join(members)}) cannot be exported. {advice}")
-        return self._first
+        """Write the predictions of the mixture to a file that other programs run. See `NetworkEstimator.export`."""
+        export_estimator(self, path, quantiles)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
@@ -220,7 +210,7 @@ class Auto(Predictions, BaseEstimator):
             members = {name: clone(member).fit(X, y, sample_weight) for name, member in members.items()}
         return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
 
-    def _draw(self, n_samples: int | None = None, seed: int | None = None) -> Functions:
+    def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
         members = self._fitted()
         if n_samples is None:
             n_samples = max(member.n_samples for member in members.values())
