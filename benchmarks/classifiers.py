@@ -45,7 +45,8 @@ def make(model: str, seed: int) -> Any:
     """An unfitted classifier."""
     if model == "LogisticRegression":
         pipeline = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
-        return GridSearchCV(pipeline, {"logisticregression__C": np.logspace(-3, 2, 11)}, cv=5)
+        grid = {"logisticregression__C": np.logspace(-3, 2, 11)}
+        return GridSearchCV(pipeline, grid, cv=5, scoring="neg_log_loss")
     if model == "BoostedTrees":
         return HistGradientBoostingClassifier(random_state=seed)
     return getattr(inducing, model)(random_state=seed)

@@ -68,6 +68,12 @@ def test_one_copy_of_a_row_is_left_out_at_a_time():
     assert abs(np.corrcoef(weighted[:100, 0], noise[:100, 0])[0, 1]) < 0.3, "a weight is not a copy"
 
 
+def test_a_table_that_is_repeated_as_a_whole_is_the_table_itself():
+    noise, weights = RANDOM.normal(size=(200, 1)), np.ones(200)
+    once = fit_trees(X, noise, 3 * weights, ONCE)[1]
+    np.testing.assert_array_equal(fit_trees(X, noise, 3 * weights, 3 * ONCE)[1], once)
+
+
 def test_a_weight_is_a_number_of_rows():
     weights = np.where(np.arange(200) < 100, 3.0, 1.0)
     once, _ = fit_trees(X, Y, weights, ONCE)

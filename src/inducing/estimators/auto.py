@@ -237,9 +237,9 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
 
     The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
     held-out rows, and of one more row for each model that only it can predict. Without these, a model slightly behind the
-    best would have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01 are
-    dropped. Each model has its share of the draws of a prediction, a whole number: as many in total as the largest
-    ``n_samples`` of the models.
+    best may have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01, and
+    models that are far behind on all rows, are dropped. Each model has its share of the draws of a prediction, a whole
+    number: as many in total as the largest ``n_samples`` of the models.
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and

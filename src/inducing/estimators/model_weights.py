@@ -2,11 +2,14 @@
 
     maximise over w   sum_i log sum_k w_k p_k(y_i | x_i)  +  sum_k log w_k,   w_k >= 0,  sum_k w_k = 1
 
-The second sum is a prior: one more row for each model, which only this model can predict. It keeps weights away from zero,
-more so if there are few rows. A new row that is nearly impossible under the best model then costs little, and models that
-predict equally well have equal weights. The objective is concave, and never decreases in the iteration
+Row i counts as often as its weight, and N is the sum of the weights. The second sum is a prior: one more row for each model,
+which only this model can predict. It keeps weights away from zero, more so if there are few rows. A new row that is nearly
+impossible under the best model then costs little, and models with the same densities have the same weight. The objective is
+concave, and never decreases in the iteration
 
-    w_k <- (sum_i w_k p_k(y_i | x_i) / sum_j w_j p_j(y_i | x_i)  +  1) / (N + K)
+    w_k <- (n_k + 1) / (N + K),   n_k = sum_i w_k p_k(y_i | x_i) / sum_j w_j p_j(y_i | x_i)
+
+where n_k is the expected number of rows of model k.
 
 References:
     Yao et al., Using stacking to average Bayesian predictive distributions (2018).
@@ -20,8 +23,11 @@ from itertools import accumulate, pairwise
 import numpy as np
 from jaxtyping import Float
 
-# models with smaller weights are left out: less than one of a hundred draws
+# Models with a smaller weight are left out. Those that are not have a share of a hundred draws.
 LEAST_WEIGHT = 0.01
+# So are models with fewer expected rows: far behind on all rows, they would have no weight without the prior, and could ruin
+# the mean.
+LEAST_ROWS = 0.1
 # the iteration ends when no weight changes by more
 TOLERANCE, MOST_ITERATIONS = 1e-9, 100_000
 # a row with this log-likelihood is as bad as an impossible one
@@ -42,15 +48,18 @@ def find_weights(
     scores = np.maximum(np.nan_to_num(log_likelihoods[:, kept], nan=IMPOSSIBLE), IMPOSSIBLE)
     # densities in units of the largest of each row
     densities = np.exp(scores - scores.max(1, keepdims=True))
-    weights = np.full(len(kept), 1 / len(kept))
+    num_rows, num_models = row_weights.sum(), len(kept)
+    weights = np.full(num_models, 1 / num_models)
     for _ in range(MOST_ITERATIONS):
-        rows_of_models = weights * ((row_weights / (densities @ weights)) @ densities)
-        before, weights = weights, (rows_of_models + 1) / (row_weights.sum() + len(kept))
+        expected = weights * ((row_weights / (densities @ weights)) @ densities)
+        before, weights = weights, (expected + 1) / (num_rows + num_models)
         if np.abs(weights - before).max() < TOLERANCE:
             break
-    weights = np.where(weights < min(LEAST_WEIGHT, weights.max()), 0.0, weights)
+    # of very many models, those of at least half of the mean stay
+    share = 1 / (2 * num_models)
+    stays = (weights >= min(LEAST_WEIGHT, share)) & (expected >= min(LEAST_ROWS, num_rows * share))
     found = np.zeros(log_likelihoods.shape[1])
-    found[kept] = weights / weights.sum()
+    found[kept] = stays * weights / weights[stays].sum()
     return found
 
 

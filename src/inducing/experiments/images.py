@@ -163,7 +163,9 @@ class Curve:
         """Add a point at some steps. A step that is repeated replaces its point."""
         if record.step % self.every == 0:
             earlier = [point for point in self.points if point[0] < record.step]
-            self.points = [*earlier, [record.step, round(record.elbo, 4), *self.score()]]
+            # training may run in another dtype
+            with torch.autocast("cuda" if torch.cuda.is_available() else "cpu", enabled=False):
+                self.points = [*earlier, [record.step, round(record.elbo, 4), *self.score()]]
             if self.file is not None:
                 write_atomically(self.file, json.dumps(self.points).encode())
 

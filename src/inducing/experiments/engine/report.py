@@ -156,8 +156,9 @@ def describe(experiment: Experiment, runs: Runs, stem: str, num_stored: int = 0)
 def _settings(experiment: Experiment, preset: str, runs: list[Result]) -> str:
     """The number of runs of a preset, its differences from the paper, and how many runs do not count."""
     differences = experiment.differences(preset)
-    # the table shows which part of the grid has runs, and the steps if convergence is checked
-    shown = {*experiment.grid, *(("num_steps", "doublings") if "doublings" in differences else ())}
+    # the table shows which part of the grid has runs, and the steps if convergence is checked and it has a row for each cell
+    is_shown = "doublings" in differences and experiment.comparison.measures
+    shown = {*experiment.grid, *(("num_steps", "doublings") if is_shown else ())}
     changes = [words for key, words in differences.items() if key not in shown]
     settings = f"with differences from the paper: {'; '.join(changes)}" if changes else "with the paper's settings"
     states = Counter(run.get("state") for run in runs)
