@@ -65,4 +65,4 @@ def test_the_page_compares_row_by_row():
     assert "log-likelihood better" in text
     assert "Not run on all folds: `DeepGPClassifier`, `AutoClassifier`." in text
     assert "digits" not in text, "nothing is shown before all folds are finished"
-    assert "AutoClassifier" not in text
+    assert "| AutoClassifier" not in text
