@@ -58,7 +58,7 @@ def export_module(
         example: Rows to trace and to check it with, at least two.
         path: File to write, .onnx or .pt2.
         outputs: Names of its outputs.
-        description: Facts about the model, each of which is stored as JSON in an ONNX file.
+        description: Facts about the model, each of which is stored as JSON in the file.
     """
     path = check_path(path)
     refuse_inference_mode("export")

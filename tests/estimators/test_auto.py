@@ -95,6 +95,8 @@ def test_the_default_candidates_and_errors():
         inducing.AutoRegressor({}).fit(X, Y)
     with pytest.raises(TypeError, match="candidates must be estimators by name"):
         inducing.AutoRegressor([GOOD]).fit(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        inducing.AutoRegressor({"good": GOOD}).fit(X, Y[:50])
     with pytest.raises(ValueError, match="at least 3 are required"):
         inducing.AutoRegressor().fit(X[:2], Y[:2])
     with pytest.raises(ValueError, match="use AutoRegressor"):
@@ -144,6 +146,15 @@ def test_a_table_and_its_schema():
     assert model.feature_names_in_.tolist() == ["a", "text"]
     assert np.isfinite(model.predict(table)).all()
     assert not hasattr(inducing.AutoRegressor(candidates, random_state=0).fit(X, Y), "feature_names_in_")
+
+
+def test_a_warning_about_the_table_is_given_once():
+    values = {"a": np.where(np.arange(120) == 3, np.nan, X[:, 0]), "b": np.where(X[:, 1] > 0, "yes", "no")}
+    table = pd.DataFrame(values)
+    small = inducing.BNNRegressor([2], max_steps=1)
+    with pytest.warns(inducing.TableWarning, match="imputed") as found:
+        inducing.AutoRegressor({"one": small, "two": small}, random_state=0).fit(table, Y)
+    assert len(found) == 1
 
 
 def test_an_update_that_one_model_refuses_changes_none():

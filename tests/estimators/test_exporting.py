@@ -89,6 +89,9 @@ def test_a_blend(tmp_path, monkeypatch):
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-5)
     np.testing.assert_allclose(found["std"], std, rtol=1e-5)
     np.testing.assert_allclose(found["quantiles"], model.predict_quantiles(NEW, [0.5]), rtol=1e-5)
+    found, _ = run(tmp_path / "model.onnx", np.where(np.arange(25)[:, None] == 3, np.nan, NEW))
+    assert np.flatnonzero(np.isnan(found["quantiles"][0])).tolist() == [3]
+    np.testing.assert_allclose(found["mean"][4:], mean[4:], rtol=1e-5)
     assert json.loads(described["quantiles"]) == [0.5]
 
 

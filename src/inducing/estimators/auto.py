@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from inducing.checks import check_kind, check_known, check_whole
@@ -32,6 +33,7 @@ from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.estimators.targets import LabelTargets, observed_rows
 from inducing.saving import register
 from inducing.saving.values import shorten, take
+from inducing.tables.errors import TableWarning
 from inducing.tables.schema import EncodedTable, Schema
 
 # held-out rows: a fifth, and of many rows a twentieth, but as many as a comparison needs
@@ -77,14 +79,19 @@ class Auto(Predictions, BaseEstimator):
             y: Targets.
             sample_weight: Weights of the rows.
         """
+        check_consistent_length(X, y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings: dict[str, Any] = {"random_state": seed, "verbose": self.verbose}
+        settings: dict[str, Any] = {"random_state": seed}
         if self.schema is not None:
             settings["schema"] = self.schema
-        candidates = {name: clone(each).set_params(**settings) for name, each in self._candidates().items()}
+        candidates = {
+            name: clone(each).set_params(**settings, verbose=self.verbose or each.verbose)
+            for name, each in self._candidates().items()
+        }
         if self.weights is not None:
             weights, scores = check_weights(self.weights, candidates), dict[str, float]()
-            members = {name: candidates[name].fit(X, y, sample_weight) for name in weights}
+            first = next(iter(weights))
+            members = {name: _fit(candidates[name], X, y, sample_weight, has_warned=name != first) for name in weights}
         else:
             members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
         return self._keep(members, weights, scores)
@@ -196,9 +203,11 @@ class Auto(Predictions, BaseEstimator):
         train, held_out = (rows[part] for part in hold_out_rows(self._groups(targets)[rows], number, seed))
         if not len(held_out):
             raise ValueError("each class has only one row, so no row can be held out. For numbers, use AutoRegressor")
+        returns = len(held_out) > SHARE_TO_RETURN * num_rows
         columns, fitted = [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
-            fitted[name] = candidate.fit(_take(X, train), _take(y, train), row_weights[train])
+            part = _take(X, train), _take(y, train), row_weights[train]
+            fitted[name] = _fit(candidate, *part, has_warned=returns or bool(fitted))
             _check_members(fitted)
             columns.append(self._log_likelihoods(candidate, _take(X, held_out), _take(y, held_out)))
         log_likelihoods = np.stack(columns, 1)
@@ -206,8 +215,12 @@ class Auto(Predictions, BaseEstimator):
         found = find_weights(log_likelihoods, row_weights[held_out])
         weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
         members = {name: candidates[name] for name in weights}
-        if len(held_out) > SHARE_TO_RETURN * num_rows:
-            members = {name: clone(member).fit(X, y, sample_weight) for name, member in members.items()}
+        if returns:
+            first = next(iter(members))
+            members = {
+                name: _fit(clone(member), X, y, sample_weight, has_warned=name != first)
+                for name, member in members.items()
+            }
         return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
@@ -244,11 +257,11 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
             `TreeBNNRegressor` ("trees") with default settings.
-        weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, which are then fitted to all
-            rows. Default: found by held-out rows.
+        weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, in any unit. Only candidates
+            with a weight are fitted, to all rows. Default: found by held-out rows.
         schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default: that of each candidate.
-        random_state: Seed of the held-out rows and of all fits.
-        verbose: Whether to show progress bars.
+        random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates.
+        verbose: Whether to show progress bars of all fits.
 
     Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
     mean log-likelihood of held-out rows under each candidate).
@@ -301,8 +314,16 @@ def check_weights(weights: Mapping[str, float], candidates: Mapping[str, Any]) -
     values = {name: float(weight) for name, weight in weights.items() if weight != 0}
     total = sum(values.values())
     if not values or not all(weight > 0 for weight in values.values()) or not np.isfinite(total):
-        raise ValueError(f"weights must be positive numbers, got {shorten(dict(weights))}")
+        raise ValueError(f"weights must be numbers, none negative and some positive, got {shorten(dict(weights))}")
     return {name: weight / total for name, weight in values.items()}
+
+
+def _fit(member: NetworkEstimator, X: Any, y: Any, sample_weight: Any, has_warned: bool) -> NetworkEstimator:
+    """Fit a model. Warnings about the table are left out if another model gives them, for the same rows or for all."""
+    with warnings.catch_warnings():
+        if has_warned:
+            warnings.simplefilter("ignore", TableWarning)
+        return member.fit(X, y, sample_weight)
 
 
 def _check_members(members: Mapping[str, NetworkEstimator]) -> None:

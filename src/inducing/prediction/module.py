@@ -223,5 +223,7 @@ class Noise(nn.Module):
         place = torch.asinh(v / self.spread).clamp(-REACH, REACH * (1 - 1e-12)) + REACH
         piece = (place / step).floor()
         rest = place - step * piece
-        third, second, first, value = (row[piece.long() + self.first_piece] for row in self.coefficients.unbind())
+        # NaN has no place in the table, and stays NaN by the rest
+        row = piece.nan_to_num(0.0).long() + self.first_piece
+        third, second, first, value = (each[row] for each in self.coefficients.unbind())
         return value + rest * (first + rest * (second + rest * third))
