@@ -201,6 +201,8 @@ def test_what_was_done_to_columns_is_told(here):
         assert all(word in " ".join(row) for word in words)
         assert all(cell in page for cell in row)
         assert words[0] in done.stdout
+    assert "180 training rows, 20 test rows, 4 input columns, 2 left out" in done.stdout
+    assert "id (row numbers), same (constant)" in page
     assert "price is modelled on a log scale; change it with --target-transform" in done.stdout
     assert done.stderr == "inducing fit: warning: columns that are left out: 'id' (row numbers), 'same' (constant)\n"
     messy.drop(columns=["price", "same"]).to_csv("new.csv", index=False)
@@ -265,6 +267,7 @@ def test_a_blend_of_models(target, here, monkeypatch):
     )
     assert done.stdout.count("trained for 2 steps: the limit (--max-steps)") == 2
     page = Path("r.html").read_text()
+    assert page.count("log-likelihood of held-out rows") == 3
     assert page.count("weight 0.50, ") == page.count('alt="ELBO"') == 2
     estimator = TableModel.load(here / "model.safetensors").estimator
     assert list(estimator.members_) == ["bnn", "trees"]

@@ -217,8 +217,11 @@ def _print_problem(console: Console, problem: Problem, total: int, may_change_ta
         counted(total - len(problem.test), "training row"),
         counted(len(problem.test), "test row"),
     )
-    console.print(f"{training_rows}, {test_rows}, {counted(problem.inputs.shape[1], 'input column')}")
-    console.print(pages.to_rich(problem.encoded.schema.describe()), soft_wrap=False)
+    schema = problem.encoded.schema
+    left_out = f", {len(schema.left_out)} left out" if schema.left_out else ""
+    inputs = counted(problem.inputs.shape[1] - len(schema.left_out), "input column")
+    console.print(f"{training_rows}, {test_rows}, {inputs}{left_out}")
+    console.print(pages.to_rich(schema.describe()), soft_wrap=False)
     for name in (name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log):
         console.print(f"{name} is modelled on a log scale; change it with --target-transform")
 

@@ -201,15 +201,18 @@ def _uncertain_rows(fit: TableFit) -> Table:
 def _settings(fit: TableFit, source: str) -> Table:
     problem, estimator = fit.problem, fit.estimator
     logs = [name for name, is_log in zip(problem.targets, problem.is_log, strict=False) if is_log]
+    ignored = problem.encoded.schema.left_out
     rows = [
         ["table", source],
-        ["inputs", ", ".join(problem.inputs.columns)],
+        ["inputs", ", ".join(name for name in problem.inputs.columns if name not in ignored)],
+        ["left out", ", ".join(f"{name} ({reason})" for name, reason in ignored.items()) or "none"],
         ["excluded", ", ".join(problem.excluded) or "none"],
         ["targets on a log scale", ", ".join(logs) or "none"],
         ["seconds", f"{fit.seconds:.1f}"],
         ["inducing", metadata.version("inducing")],
     ]
-    weights = estimator.weights_ if isinstance(estimator, Auto) else {}
+    weights, scores = (estimator.weights_, estimator.scores_) if isinstance(estimator, Auto) else ({}, {})
+    rows += [[f"{name}: log-likelihood of held-out rows", f"{score:.3f}"] for name, score in scores.items()]
     for name, member in fit.members.items():
         model = f"{type(member).__name__}: {member.built}"
         parameters = {key: value for key, value in member.get_params().items() if key not in ("schema", "verbose")}

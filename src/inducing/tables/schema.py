@@ -85,6 +85,11 @@ class Schema:
         """The names of the encoded columns: "size", or "colour=red" for each category."""
         return tuple(name for column in self.columns for name in column.encoded_names)
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The columns that are not inputs, with the reasons."""
+        return {column.name: column.reason for column in self.columns if isinstance(column, IgnoredColumn)}
+
     def encode(self, table: pd.DataFrame) -> Float[np.ndarray, "N D"]:
         """Convert a table to numbers.
 
@@ -104,7 +109,7 @@ class Schema:
         check_table(table)
         names, known = list(table.columns), self.names
         here, wanted = set(names), set(known)
-        ignored = {column.name for column in self.columns if isinstance(column, IgnoredColumn)}
+        ignored = self.left_out
         missing, extra = [n for n in known if n not in here and n not in ignored], [n for n in names if n not in wanted]
         if missing or extra:
             parts = [f"{quoted(missing)} missing"] * bool(missing) + [f"{quoted(extra)} not expected"] * bool(extra)
