@@ -80,10 +80,11 @@ def report(folder: Path, out: Path) -> tuple[Path, Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     for path in (out, claims):
         check_writable(path)
-    rows, sections, finished = [], list[Block](), dict[str, list[Result]]()
+    rows, sections, finished, num_shown = [], list[Block](), dict[str, list[Result]](), 0
     for name, experiment in EXPERIMENTS.items():
         runs = selected(experiment, stored[name])
         finished[name] = _all(experiment, runs)
+        num_shown += sum(map(len, runs.values()))
         rows.append(_summarise(experiment, finished[name]))
         sections += [Heading(name), *describe(experiment, runs, name, len(stored[name]))]
     maps = {name: (EXPERIMENTS[name].comparison, finished[name]) for name in TABLES if finished[name]}
@@ -95,7 +96,8 @@ def report(folder: Path, out: Path) -> tuple[Path, Path]:
         f"Of the paper's {in_paper} numbers, {with_runs} have one of ours beside them, {counted} of them from runs "
         "that count. (toy and compositional-bnn stand beside the same numbers of the paper.) A second page, `claims`, tests "
         "the paper's claims by these runs.",
-        f"Made by `inducing report` from the stored runs. {INTRODUCTION}",
+        f"Made by `inducing report`, which shows {num_shown} of {sum(map(len, stored.values()))} stored runs; the others "
+        f"are of the preset smoke, or of earlier versions of a preset. {INTRODUCTION}",
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
         "lists the differences of its runs from the paper.",
         Table(
