@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import inducing
+from inducing.nn.draw import Chain, Function
 
 
 def test_draws_and_their_gradients_are_never_autocast():
@@ -41,3 +42,23 @@ def test_draws_of_an_updated_network_are_not_autocast():
         functions = updated.sample_functions(2, 0)
     assert {tensor.dtype for tensor in functions.buffers() if tensor.is_floating_point()} == {torch.float32}
     torch.testing.assert_close(functions(x), updated.sample_functions(2, 0)(x))
+
+
+def test_likelihoods_are_in_the_precision_of_the_network():
+    """A layer of the data that was run in bfloat16 gives outputs in bfloat16, whose sum over rows would have two digits."""
+    network, likelihood = inducing.models.mlp(2, 1, [3], num_inducing=4), inducing.Gaussian()
+    x, y = torch.randn(200, 2), torch.randn(200, 1)
+    draw = network.draw(1)
+    rounded = draw._replace(function=Chain((*draw.function.steps, _Rounded())))
+    with torch.no_grad():
+        found = inducing.ELBO(network, likelihood, 200).log_likelihood(rounded, x, y)
+        expected = likelihood.log_prob(draw(x).bfloat16().float(), y).sum(-1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
+class _Rounded(Function):
+    consistent = True
+
+    def __call__(self, x):
+        return x.bfloat16()

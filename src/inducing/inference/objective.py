@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
+from inducing.autocasting import without_autocasting
 from inducing.checks import check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
 from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
@@ -224,7 +225,10 @@ class ELBO(nn.Module):
             expected = self.likelihood.expected_log_prob(*last.moments(rows), y)
             if expected is not None:
                 return expected
-        return self.likelihood.log_prob(draw(x), y)
+        outputs = draw(x)
+        # the outputs may be autocast to bfloat16, whose sums over rows have two or three digits
+        with without_autocasting(outputs.device):
+            return self.likelihood.log_prob(outputs.to(self.network.dtype), y)
 
 
 @overload
