@@ -66,7 +66,7 @@ def difference(ours: Float[np.ndarray, " N"], theirs: Float[np.ndarray, " N"]) -
 def page(results: Results, names: list[str]) -> str:
     """The table and the verdicts as Markdown."""
     not_run = [f"`{model}`" for model in OURS if all(pool(results, name, model) is None for name in names)]
-    missing = f" Not run on all folds: {', '.join(not_run)}." if not_run else ""
+    missing = f" Without results on all folds of any dataset: {', '.join(not_run)}." if not_run else ""
     lines = [
         "# Classifiers: results of the defaults",
         "",

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import inducing
+from inducing.autocasting import log_prob_of
 from inducing.nn.draw import Chain, Function
 
 
@@ -55,6 +56,9 @@ def test_likelihoods_are_in_the_precision_of_the_network():
         expected = likelihood.log_prob(draw(x).bfloat16().float(), y).sum(-1)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected)
+    outputs, labels = torch.randn(1, 200, 3).bfloat16(), torch.arange(200) % 3
+    found = log_prob_of(inducing.Categorical(), outputs, labels, torch.float32)
+    torch.testing.assert_close(found, inducing.Categorical().log_prob(outputs.float(), labels))
 
 
 class _Rounded(Function):

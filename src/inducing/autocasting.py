@@ -18,6 +18,12 @@ def without_autocasting(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def log_prob_of(likelihood: Any, outputs: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The log-likelihoods of outputs, which may be autocast to bfloat16: sums over rows would have two or three digits."""
+    with without_autocasting(outputs.device):
+        return likelihood.log_prob(outputs.to(dtype), y)
+
+
 @functools.cache
 def _is_available(kind: str) -> bool:
     return torch.amp.is_autocast_available(kind)

@@ -63,6 +63,6 @@ def test_the_page_compares_row_by_row():
     assert "+0.050 ± 0.000" in text
     assert "`BNNClassifier` and `BoostedTrees` on wine: accuracy" in text
     assert "log-likelihood better" in text
-    assert "Not run on all folds: `DeepGPClassifier`, `AutoClassifier`." in text
+    assert "Without results on all folds of any dataset: `DeepGPClassifier`, `AutoClassifier`." in text
     assert "digits" not in text, "nothing is shown before all folds are finished"
     assert "| AutoClassifier" not in text

@@ -95,6 +95,29 @@ def test_a_blend(tmp_path, monkeypatch):
     assert json.loads(described["quantiles"]) == [0.5]
 
 
+def test_a_blend_with_and_without_a_log_scale_has_no_quantiles(tmp_path):
+    candidates = {name: BNN([5], target_transform=name, **SMALL) for name in ("log", "none")}
+    weights = {"log": 1, "none": 1}
+    model = inducing.AutoRegressor(candidates, weights=weights, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="with and without a log scale"):
+        model.export(tmp_path / "model.onnx", quantiles=[0.5])
+    model.export(tmp_path / "model.onnx")
+    found, _ = run(tmp_path / "model.onnx", NEW)
+    assert "quantiles" not in found
+    np.testing.assert_allclose(found["mean"], model.predict(NEW), rtol=1e-5)
+
+
+def test_models_with_different_encodings_are_not_exported_as_one(tmp_path):
+    tables = [pd.DataFrame({"a": list(texts) * 10, "b": X[:, 0]}) for texts in ("uvwu", "vwxv")]
+    schemas = [inducing.Schema.of(table) for table in tables]
+    candidates = {str(place): BNN([5], schema=schema, **SMALL) for place, schema in enumerate(schemas)}
+    model = inducing.AutoRegressor(candidates, weights={"0": 1, "1": 1}, random_state=0)
+    with pytest.warns(inducing.TableWarning, match="none of the known"):
+        model.fit(tables[0], Y)
+    with pytest.raises(ValueError, match="encode the columns differently"):
+        model.export(tmp_path / "model.onnx")
+
+
 def test_a_blend_of_classifiers(tmp_path):
     candidates = {"bnn": inducing.BNNClassifier([5], **SMALL), "dgp": inducing.DeepGPClassifier(**SMALL)}
     weights = {"bnn": 0.5, "dgp": 0.5}

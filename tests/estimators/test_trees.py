@@ -72,6 +72,9 @@ def test_a_table_that_is_repeated_as_a_whole_is_the_table_itself():
     noise, weights = RANDOM.normal(size=(200, 1)), np.ones(200)
     once = fit_trees(X, noise, 3 * weights, ONCE)[1]
     np.testing.assert_array_equal(fit_trees(X, noise, 3 * weights, 3 * ONCE)[1], once)
+    copies = np.where(np.arange(200) < 100, 2, 3)
+    some = fit_trees(X, noise, 1.0 * copies, copies)[1]
+    np.testing.assert_array_equal(fit_trees(X, noise, 1.0 * copies, 4 * copies)[1], some)
 
 
 def test_a_weight_is_a_number_of_rows():

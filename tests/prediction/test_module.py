@@ -60,13 +60,3 @@ def test_a_blend_of_models_on_scales_of_their_own(log):
     torch.testing.assert_close(found["aleatoric_std"], expected.aleatoric.sqrt())
     torch.testing.assert_close(found["epistemic_std"], expected.epistemic.sqrt())
     torch.testing.assert_close(found["quantiles"], expected.quantile(LEVELS), rtol=1e-6, atol=1e-7)
-
-
-def test_a_blend_with_and_without_a_log_scale_has_no_quantiles():
-    unit, one = (torch.zeros(3).double(), torch.ones(3).double()), torch.ones(1).double()
-    functions, noise = draws_of(inducing.Gaussian(0.1), 1, 2)
-    scales = (LogScale(noise, one, one, torch.tensor([True])), 0.0, 1.0)
-    models = [ModelModule(unit, functions, *scales), ModelModule(unit, functions, noise, 0.0, 1.0)]
-    with pytest.raises(ValueError, match="with and without a log scale"):
-        PredictionModule(models, [0.5])
-    assert PredictionModule(models).names == ["mean", "std", "aleatoric_std", "epistemic_std"]

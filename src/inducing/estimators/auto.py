@@ -79,7 +79,7 @@ class Auto(Predictions, BaseEstimator):
             y: Targets.
             sample_weight: Weights of the rows.
         """
-        check_consistent_length(X, y, sample_weight)
+        check_consistent_length(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {"random_state": seed}
         if self.schema is not None:
@@ -90,8 +90,7 @@ class Auto(Predictions, BaseEstimator):
         }
         if self.weights is not None:
             weights, scores = check_weights(self.weights, candidates), dict[str, float]()
-            first = next(iter(weights))
-            members = {name: _fit(candidates[name], X, y, sample_weight, has_warned=name != first) for name in weights}
+            members = _fit_all({name: candidates[name] for name in weights}, X, y, sample_weight)
         else:
             members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
         return self._keep(members, weights, scores)
@@ -207,7 +206,8 @@ class Auto(Predictions, BaseEstimator):
         columns, fitted = [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
-            fitted[name] = _fit(candidate, *part, has_warned=returns or bool(fitted))
+            fitted[name] = candidate
+            _fit(candidate, *part, warns=not returns and _is_first_with_schema(name, fitted))
             _check_members(fitted)
             columns.append(self._log_likelihoods(candidate, _take(X, held_out), _take(y, held_out)))
         log_likelihoods = np.stack(columns, 1)
@@ -216,11 +216,7 @@ class Auto(Predictions, BaseEstimator):
         weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
         members = {name: candidates[name] for name in weights}
         if returns:
-            first = next(iter(members))
-            members = {
-                name: _fit(clone(member), X, y, sample_weight, has_warned=name != first)
-                for name, member in members.items()
-            }
+            members = _fit_all({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
         return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
@@ -318,12 +314,22 @@ def check_weights(weights: Mapping[str, float], candidates: Mapping[str, Any]) -
     return {name: weight / total for name, weight in values.items()}
 
 
-def _fit(member: NetworkEstimator, X: Any, y: Any, sample_weight: Any, has_warned: bool) -> NetworkEstimator:
-    """Fit a model. Warnings about the table are left out if another model gives them, for the same rows or for all."""
+def _fit_all(models: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any) -> dict[str, NetworkEstimator]:
+    return {
+        name: _fit(model, X, y, sample_weight, _is_first_with_schema(name, models)) for name, model in models.items()
+    }
+
+
+def _fit(model: NetworkEstimator, X: Any, y: Any, sample_weight: Any, warns: bool) -> NetworkEstimator:
+    """Fit a model, with or without its warnings about the table, which other models may repeat."""
     with warnings.catch_warnings():
-        if has_warned:
+        if not warns:
             warnings.simplefilter("ignore", TableWarning)
-        return member.fit(X, y, sample_weight)
+        return model.fit(X, y, sample_weight)
+
+
+def _is_first_with_schema(name: str, models: Mapping[str, NetworkEstimator]) -> bool:
+    return name == next(other for other, each in models.items() if each.schema == models[name].schema)
 
 
 def _check_members(members: Mapping[str, NetworkEstimator]) -> None:

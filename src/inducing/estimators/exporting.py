@@ -33,15 +33,20 @@ def export_estimator(
     drawn = estimator._draw()
     check_path(path)
     members = drawn.members if isinstance(drawn, BlendedFunctions) else (drawn,)
-    without = [type(each.likelihood).__name__ for each in members if not isinstance(each.likelihood, WITH_QUANTILES)]
-    if quantiles is None:
-        quantiles = () if without else QUANTILES
-    elif len(quantiles) and without:
-        raise ValueError(
-            f"quantiles of a {without[0]} likelihood cannot be exported. Pass quantiles=(), and use the mean and standard "
-            "deviation, or the probabilities of classes"
-        )
     encoding, first = drawn.targets, members[0].estimator
+    if any(each.estimator.schema_ != first.schema_ for each in members):
+        raise ValueError(
+            "models that encode the columns differently cannot be exported as one file. Fit them with the same schema, "
+            "e.g. AutoRegressor(schema=inducing.Schema.of(table))"
+        )
+    reason = _why_no_quantiles(members)
+    if quantiles is None:
+        quantiles = () if reason else QUANTILES
+    elif len(quantiles) and reason:
+        raise ValueError(
+            f"quantiles of {reason} cannot be exported. Pass quantiles=(), and use the mean and standard deviation, or the "
+            "probabilities of classes"
+        )
     squeeze = not isinstance(encoding, LabelTargets) and encoding.ndim == 1
     module = PredictionModule([_module(each) for each in members], quantiles, squeeze)
     names = first.input_names if first.schema_ is None else list(first.schema_.encoded_names)
@@ -56,6 +61,15 @@ def export_estimator(
     if len(quantiles):
         description["quantiles"] = list(quantiles)
     export_module(module, rows, path, module.names, description)
+
+
+def _why_no_quantiles(members: Sequence[SampledFunctions]) -> str | None:
+    """What the quantiles would be of, if they cannot be exported."""
+    without = [type(each.likelihood).__name__ for each in members if not isinstance(each.likelihood, WITH_QUANTILES)]
+    if without:
+        return f"a {without[0]} likelihood"
+    scales = {getattr(each.estimator.targets_, "is_log", ()) for each in members}
+    return "a blend of models with and without a log scale" if len(scales) > 1 else None
 
 
 def _module(drawn: SampledFunctions) -> ModelModule:

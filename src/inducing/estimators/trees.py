@@ -125,7 +125,7 @@ def fit_trees(
         weights: Their weights, of all copies together.
         copies: How often each occurs. Only ratios count: a table that is repeated as a whole is the table itself.
     """
-    copies = copies // copies.min()
+    copies = copies // np.gcd.reduce(copies)
     found = [_fit_target(rows, y, weights, copies) for y in targets.T]
     return join_trees([model for model, _ in found]), np.column_stack([held_out for _, held_out in found])
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import inducing
 from inducing import models
+from inducing.autocasting import without_autocasting
 from inducing.data import images
 from inducing.experiments.engine import figures, store, training
 from inducing.experiments.engine.comparison import ELBO, TEST, Comparison, Measure
@@ -121,7 +122,13 @@ def run(config: Config, checkpoint: Path | None = None, progress: bool = True) -
     if config.curve_points:
         every = max(1, config.num_steps // config.curve_points)
         seen = tests[0][:CURVE_IMAGES]
-        curve = Curve(lambda: _brief_scores(predict(seen, config.test_samples), others[0].y), every, checkpoint)
+
+        def score() -> list[float]:
+            # training may run in another dtype
+            with without_autocasting(network.device):
+                return _brief_scores(predict(seen, config.test_samples), others[0].y)
+
+        curve = Curve(score, every, checkpoint)
     trained = training.train_and_score(
         network,
         likelihood,
@@ -163,9 +170,7 @@ class Curve:
         """Add a point at some steps. A step that is repeated replaces its point."""
         if record.step % self.every == 0:
             earlier = [point for point in self.points if point[0] < record.step]
-            # training may run in another dtype
-            with torch.autocast("cuda" if torch.cuda.is_available() else "cpu", enabled=False):
-                self.points = [*earlier, [record.step, round(record.elbo, 4), *self.score()]]
+            self.points = [*earlier, [record.step, round(record.elbo, 4), *self.score()]]
             if self.file is not None:
                 write_atomically(self.file, json.dumps(self.points).encode())
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.autocasting import log_prob_of
 from inducing.checks import check_weights, check_whole
 from inducing.errors import FactorisationError
 from inducing.inference.identity import checksums
@@ -120,7 +121,7 @@ class HeldOut:
             with torch.no_grad():
                 draw = network.draw(self.num_samples, seeded(seed, "held-out rows", device), likelihood=likelihood)
                 batches = zip(self.x.split(BATCH), self.y.split(BATCH), strict=True)
-                parts = [likelihood.log_prob(draw(x.to(device)), y.to(device)) for x, y in batches]
+                parts = [log_prob_of(likelihood, draw(x.to(device)), y.to(device), network.dtype) for x, y in batches]
         except FactorisationError:
             return torch.full((len(self.x),), -torch.inf)
         # log p(y | x) = log 1/S sum_s p(y | f_s(x))

@@ -26,6 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from inducing.autocasting import log_prob_of
 from inducing.nn.draw import Chain, NetworkDraw
 from inducing.nn.gp.functions import JointProcess
 from inducing.nn.layers import GPLayer
@@ -143,7 +144,7 @@ def _log_likelihood(
         integrated = likelihood.joint_log_prob(*last.moments(Chain(tuple(below))(x[None])), y)
         if integrated is not None:
             return integrated
-    rows = likelihood.log_prob(draw(x), y).double()
+    rows = log_prob_of(likelihood, draw(x), y, x.dtype).double()
     return (rows if weights is None else rows * weights).sum(-1)
 
 

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from inducing.autocasting import without_autocasting
+from inducing.autocasting import log_prob_of
 from inducing.checks import check_rows, check_tensor, check_whole
 from inducing.inference.batches import relative_weights
 from inducing.inference.importance import ImportanceWeightedBound, has_processes, importance_log_weights
@@ -225,10 +225,7 @@ class ELBO(nn.Module):
             expected = self.likelihood.expected_log_prob(*last.moments(rows), y)
             if expected is not None:
                 return expected
-        outputs = draw(x)
-        # the outputs may be autocast to bfloat16, whose sums over rows have two or three digits
-        with without_autocasting(outputs.device):
-            return self.likelihood.log_prob(outputs.to(self.network.dtype), y)
+        return log_prob_of(self.likelihood, draw(x), y, self.network.dtype)
 
 
 @overload

@@ -142,10 +142,7 @@ class MixtureQuantiles(nn.Module):
             raise ValueError(f"quantiles must be between 0 and 1, got {levels}")
         noises = [Noise(model, levels) for model in models]
         self._noises, self.has_log = nn.ModuleList(noises), noises[0].has_log
-        if any(not torch.equal(noises[0].is_log, noise.is_log) for noise in noises):
-            raise ValueError(
-                "quantiles of a blend of models with and without a log scale cannot be exported. Pass quantiles=()"
-            )
+        assert all(torch.equal(noises[0].is_log, noise.is_log) for noise in noises)
         self.register_buffer("levels", torch.tensor(levels, dtype=torch.float64)[:, None, None])
         inner = torch.arange(1, PARTS, dtype=torch.float64)
         self.register_buffer("inner_points", inner[:, None, None, None])

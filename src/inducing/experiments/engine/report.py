@@ -97,7 +97,8 @@ def report(folder: Path, out: Path) -> tuple[Path, Path]:
         "that count. (toy and compositional-bnn stand beside the same numbers of the paper.) A second page, `claims`, tests "
         "the paper's claims by these runs.",
         f"Made by `inducing report`, which shows {num_shown} of {sum(map(len, stored.values()))} stored runs; the others "
-        f"are of the preset smoke, or of earlier versions of a preset. {INTRODUCTION}",
+        "are of the preset smoke, of earlier versions of a preset, or of the cpu preset where there are runs with the "
+        f"paper's settings. {INTRODUCTION}",
         "Rows show the runs with the paper's settings if there are any, or else those of the cpu preset. Each section "
         "lists the differences of its runs from the paper.",
         Table(
