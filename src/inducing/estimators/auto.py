@@ -11,7 +11,6 @@ import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,12 +19,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from inducing.checks import check_kind, check_known, check_whole
+from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
-from inducing.estimators.model_weights import find_weights, share_draws
+from inducing.estimators.model_weights import check_weights, find_weights, share_draws
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.rows import hold_out_rows
@@ -299,19 +298,6 @@ class AutoClassifier(PredictionsOfClasses, Auto):
     def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
         labels = candidate.targets_.encode(np.asarray(y))
         return candidate.predict_distribution(X).log_prob(labels).numpy()
-
-
-def check_weights(weights: Mapping[str, float], candidates: Mapping[str, Any]) -> dict[str, float]:
-    """Weights of candidates by name, whose sum is 1."""
-    check_kind("weights", weights, Mapping, f"numbers by name, e.g. {dict.fromkeys(candidates, 1.0)}")
-    for name in weights:
-        check_known("weights of candidates", name, tuple(candidates))
-        check_kind(f"the weight of {name}", weights[name], Real, "a number")
-    values = {name: float(weight) for name, weight in weights.items() if weight != 0}
-    total = sum(values.values())
-    if not values or not all(weight > 0 for weight in values.values()) or not np.isfinite(total):
-        raise ValueError(f"weights must be numbers, none negative and some positive, got {shorten(dict(weights))}")
-    return {name: weight / total for name, weight in values.items()}
 
 
 def _fit_all(models: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any) -> dict[str, NetworkEstimator]:

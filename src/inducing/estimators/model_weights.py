@@ -18,10 +18,16 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+
+from inducing.checks import check_kind, check_known
+from inducing.saving.values import shorten
 
 # Models with a smaller weight are left out. Those that are not have a share of a hundred draws.
 LEAST_WEIGHT = 0.01
@@ -55,12 +61,25 @@ def find_weights(
         before, weights = weights, (expected + 1) / (num_rows + num_models)
         if np.abs(weights - before).max() < TOLERANCE:
             break
-    # of very many models, those of at least half of the mean stay
+    # with very many models, each weight is small: those above half of the mean weight stay
     share = 1 / (2 * num_models)
     stays = (weights >= min(LEAST_WEIGHT, share)) & (expected >= min(LEAST_ROWS, num_rows * share))
     found = np.zeros(log_likelihoods.shape[1])
     found[kept] = stays * weights / weights[stays].sum()
     return found
+
+
+def check_weights(weights: Mapping[str, float], candidates: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of candidates by name, whose sum is 1."""
+    check_kind("weights", weights, Mapping, f"numbers by name, e.g. {dict.fromkeys(candidates, 1.0)}")
+    for name in weights:
+        check_known("weights of candidates", name, tuple(candidates))
+        check_kind(f"the weight of {name}", weights[name], Real, "a number")
+    values = {name: float(weight) for name, weight in weights.items() if weight != 0}
+    total = sum(values.values())
+    if not values or not all(weight > 0 for weight in values.values()) or not np.isfinite(total):
+        raise ValueError(f"weights must be numbers, none negative and some positive, got {shorten(dict(weights))}")
+    return {name: weight / total for name, weight in values.items()}
 
 
 def share_draws(weights: Float[np.ndarray, " K"], num_draws: int, offset: float) -> list[int]:
