@@ -30,7 +30,7 @@ def test_smoke(name, tmp_path, capsys, request):
     # small data sets, made here
     if name.startswith("uci"):
         request.getfixturevalue("uci_folder")
-    elif name.startswith(("mnist", "cifar", "epoch")):
+    elif name.startswith(("mnist", "fashion", "cifar", "epoch")):
         request.getfixturevalue("small_images")
     results = sweep.reproduce(experiment, "smoke", tmp_path, console=Console(width=200))
     assert len(results) == len(experiment.configs("smoke")) == len(Store(tmp_path / f"{name}.jsonl").results())
