@@ -1,4 +1,7 @@
-"""The command line: `inducing fit`, `predict`, `demo`, `reproduce`, `report`, `data` and `bench`."""
+"""The command line: `inducing fit`, `predict`, `export`, `demo`, `reproduce`, `report`, `data` and `bench`.
+
+Commands about tables have a file each, with their name.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ import typer
 from rich.console import Console
 
 from inducing.checks import check_known
-from inducing.cli import tables
+from inducing.cli.export import export
+from inducing.cli.fit import fit
 from inducing.cli.messages import one_line_errors
+from inducing.cli.predict import predict
 from inducing.data import catalogue
 from inducing.experiments.demo import demo as run_demo
 from inducing.experiments.engine import report as reports
@@ -23,9 +28,8 @@ from inducing.experiments.engine.registry import EXPERIMENTS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data_app = typer.Typer(add_completion=False, help="List, download and check datasets.")
-app.command("fit")(tables.fit)
-app.command("predict")(tables.predict)
-app.command("export")(tables.export)
+for command in (fit, predict, export):
+    app.command()(command)
 app.add_typer(data_app, name="data")
 
 Names = Annotated[list[str], typer.Argument(help=f"Datasets: {', '.join(catalogue.NAMES)}.", metavar="NAME")]
