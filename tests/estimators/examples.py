@@ -10,3 +10,10 @@ Y = 100 + 20 * np.sin(X[:, 0]) + RANDOM.normal(size=60)
 BOTH = np.stack([Y, -3 * Y + X[:, 1]], 1)
 REGRESSORS = [inducing.BNNRegressor, inducing.DeepGPRegressor]
 SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_steps": 30, "random_state": 0}
+
+
+class NeverFitted(inducing.BNNRegressor):
+    """An estimator for tests of what is checked before any fit."""
+
+    def fit(self, *arguments, **settings):
+        raise AssertionError("it is fitted before the data are checked")

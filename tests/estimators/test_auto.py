@@ -10,6 +10,7 @@ from sklearn.utils import get_tags
 import inducing
 from inducing.estimators import auto
 from inducing.tables.schema import learn_schema
+from tests.estimators.examples import NeverFitted
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(120, 2))
@@ -117,15 +118,6 @@ def test_candidates_are_checked():
             inducing.AutoRegressor(candidates).fit(X, Y)
 
 
-def test_counts_and_numbers_are_not_compared():
-    """The probability of a count and the density of a number have different units."""
-    candidates = {"counts": inducing.BNNRegressor([2], max_steps=1, likelihood="poisson"), "numbers": POOR}
-    counts = np.floor(np.exp(Y))
-    for weights in (None, {"counts": 0.5, "numbers": 0.5}):
-        with pytest.raises(ValueError, match="counts and numbers cannot be blended"):
-            inducing.AutoRegressor(candidates, weights=weights, random_state=0).fit(X, counts)
-
-
 @pytest.mark.parametrize(
     ("num_rows", "held_out"), [(3, 1), (100, 20), (2000, 400), (8000, 400), (8011, 400), (20_000, 1000), (10**6, 2000)]
 )
@@ -146,15 +138,6 @@ def test_a_table_and_its_schema():
     assert model.feature_names_in_.tolist() == ["a", "text"]
     assert np.isfinite(model.predict(table)).all()
     assert not hasattr(inducing.AutoRegressor(candidates, random_state=0).fit(X, Y), "feature_names_in_")
-
-
-def test_a_warning_about_the_table_is_given_once():
-    values = {"a": np.where(np.arange(120) == 3, np.nan, X[:, 0]), "b": np.where(X[:, 1] > 0, "yes", "no")}
-    table = pd.DataFrame(values)
-    small = inducing.BNNRegressor([2], max_steps=1)
-    with pytest.warns(inducing.TableWarning, match="imputed") as found:
-        inducing.AutoRegressor({"one": small, "two": small}, random_state=0).fit(table, Y)
-    assert len(found) == 1
 
 
 def test_an_update_that_one_model_refuses_changes_none():
@@ -314,28 +297,12 @@ def test_weights_are_of_models_by_name_in_any_order():
     np.testing.assert_array_equal(loaded.predict(X[:5]), model.predict(X[:5]))
 
 
-class NeverFitted(inducing.BNNRegressor):
-    def fit(self, *arguments, **settings):
-        raise AssertionError("it is fitted before the data are checked")
-
-
 @pytest.mark.parametrize(
     ("weights", "message"), [(np.where(np.arange(len(X)) < 3, -1.0, 1.0), "egative"), (0 * Y, "zero")]
 )
 def test_weights_of_rows_are_checked_before_any_fit(weights, message):
     with pytest.raises(ValueError, match=message):
         inducing.AutoRegressor({"one": NeverFitted(), "two": NeverFitted()}).fit(X, Y, weights)
-
-
-def test_models_that_cannot_be_blended_are_refused_before_the_third_fit():
-    counts = np.abs(Y).round()
-    candidates = {
-        "numbers": inducing.BNNRegressor([2], max_steps=1),
-        "counts": inducing.BNNRegressor([2], max_steps=1, likelihood="poisson"),
-        "never": NeverFitted(),
-    }
-    with pytest.raises(ValueError, match="numbers and counts cannot be blended"):
-        inducing.AutoRegressor(candidates).fit(X, counts)
 
 
 def test_rows_without_targets_are_not_held_out():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -24,15 +23,16 @@ from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
+from inducing.estimators.members import check_members, fit_member, fit_members, is_first_with_schema
 from inducing.estimators.model_weights import check_weights, find_weights, share_draws
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
-from inducing.estimators.targets import LabelTargets, observed_rows
+from inducing.estimators.targets import observed_rows
+from inducing.inference.time_budget import check_seconds
 from inducing.saving import register
 from inducing.saving.values import shorten, take
-from inducing.tables.errors import TableWarning
 from inducing.tables.schema import EncodedTable, Schema
 
 # held-out rows: a fifth, and of many rows a twentieth, but as many as a comparison needs
@@ -64,10 +64,14 @@ class Auto(Predictions, BaseEstimator):
         *,
         weights: Mapping[str, float] | None = None,
         schema: Schema | None = None,
+        max_steps: int | None = None,
+        time_budget: float | None = None,
+        device: str | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.candidates, self.weights, self.schema = candidates, weights, schema
+        self.max_steps, self.time_budget, self.device = max_steps, time_budget, device
         self.random_state, self.verbose = random_state, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -80,16 +84,13 @@ class Auto(Predictions, BaseEstimator):
         """
         check_consistent_length(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings: dict[str, Any] = {"random_state": seed}
-        if self.schema is not None:
-            settings["schema"] = self.schema
-        candidates = {
-            name: clone(each).set_params(**settings, verbose=self.verbose or each.verbose)
-            for name, each in self._candidates().items()
-        }
+        candidates = {name: clone(each) for name, each in self._candidates().items()}
+        settings = {"random_state": seed, **self._settings(len(candidates))}
+        for each in candidates.values():
+            each.set_params(**settings, verbose=self.verbose or each.verbose)
         if self.weights is not None:
             weights, scores = check_weights(self.weights, candidates), dict[str, float]()
-            members = _fit_all({name: candidates[name] for name in weights}, X, y, sample_weight)
+            members = fit_members({name: candidates[name] for name in weights}, X, y, sample_weight)
         else:
             members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
         return self._keep(members, weights, scores)
@@ -154,7 +155,7 @@ class Auto(Predictions, BaseEstimator):
         return model._keep(dict(parts), dict(weights), dict(scores))
 
     def _keep(self, members: dict[str, NetworkEstimator], weights: dict[str, float], scores: dict[str, float]) -> Self:
-        _check_members(members)
+        check_members(members)
         self.members_, self.weights_, self.scores_ = members, weights, scores
         # classes, number of targets and their shape are the same in all members; scales are not needed here
         first = self._first
@@ -182,6 +183,15 @@ class Auto(Predictions, BaseEstimator):
             check_kind(f"candidates[{name!r}]", candidate, self.kind, f"a {self.kind.__name__.lower()} of inducing")
         return self.candidates
 
+    def _settings(self, num_candidates: int) -> dict[str, Any]:
+        """The settings of all candidates that replace their own."""
+        budget = self.time_budget
+        if budget is not None:
+            # without weights each candidate may be fitted twice
+            budget = check_seconds(budget) / (len(self.weights) if self.weights else 2 * num_candidates)
+        settings = {"schema": self.schema, "max_steps": self.max_steps, "time_budget": budget, "device": self.device}
+        return {name: value for name, value in settings.items() if value is not None}
+
     def _choose(
         self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, seed: int
     ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float]]:
@@ -206,8 +216,8 @@ class Auto(Predictions, BaseEstimator):
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
             fitted[name] = candidate
-            _fit(candidate, *part, warns=not returns and _is_first_with_schema(name, fitted))
-            _check_members(fitted)
+            fit_member(candidate, *part, warns=not returns and is_first_with_schema(name, fitted))
+            check_members(fitted)
             columns.append(self._log_likelihoods(candidate, _take(X, held_out), _take(y, held_out)))
         log_likelihoods = np.stack(columns, 1)
         scores = np.average(log_likelihoods, axis=0, weights=row_weights[held_out])
@@ -215,7 +225,7 @@ class Auto(Predictions, BaseEstimator):
         weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
         members = {name: candidates[name] for name in weights}
         if returns:
-            members = _fit_all({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
+            members = fit_members({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
         return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
@@ -254,7 +264,12 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
             `TreeBNNRegressor` ("trees") with default settings.
         weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, in any unit. Only candidates
             with a weight are fitted, to all rows. Default: found by held-out rows.
-        schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default: that of each candidate.
+        schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default, here and for the next
+            three arguments: that of each candidate.
+        max_steps: Maximum number of steps of each fit, for all candidates.
+        time_budget: Seconds of training, for all fits together. Each has an equal share; without weights there may be two fits
+            of each candidate. The result then depends on the speed of the machine.
+        device: Where to train, e.g. "cuda", for all candidates.
         random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates.
         verbose: Whether to show progress bars of all fits.
 
@@ -298,44 +313,6 @@ class AutoClassifier(PredictionsOfClasses, Auto):
     def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
         labels = candidate.targets_.encode(np.asarray(y))
         return candidate.predict_distribution(X).log_prob(labels).numpy()
-
-
-def _fit_all(models: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any) -> dict[str, NetworkEstimator]:
-    return {
-        name: _fit(model, X, y, sample_weight, _is_first_with_schema(name, models)) for name, model in models.items()
-    }
-
-
-def _fit(model: NetworkEstimator, X: Any, y: Any, sample_weight: Any, warns: bool) -> NetworkEstimator:
-    """Fit a model, with or without its warnings about the table, which other models may repeat."""
-    with warnings.catch_warnings():
-        if not warns:
-            warnings.simplefilter("ignore", TableWarning)
-        return model.fit(X, y, sample_weight)
-
-
-def _is_first_with_schema(name: str, models: Mapping[str, NetworkEstimator]) -> bool:
-    return name == next(other for other, each in models.items() if each.schema == models[name].schema)
-
-
-def _check_members(members: Mapping[str, NetworkEstimator]) -> None:
-    """Refuse models that cannot predict the same rows."""
-    first, *others = members
-    described = {name: _describe(member) for name, member in members.items()}
-    for name in others:
-        if described[name] != described[first]:
-            raise ValueError(
-                f"{first} and {name} cannot be blended, or compared by log-likelihoods: their inputs, targets or kinds of "
-                "likelihood differ (counts have probabilities, numbers have densities)"
-            )
-
-
-def _describe(member: NetworkEstimator) -> tuple[Any, ...]:
-    """What the models of a blend must have in common."""
-    targets = member.targets_
-    classes = targets.classes.tolist() if isinstance(targets, LabelTargets) else None
-    kind = targets.num_targets, member.likelihood_.support, classes, vars(targets).get("ndim")
-    return member.n_features_in_, member.input_names, *kind
 
 
 def _count_held_out(num_rows: int) -> int:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,14 @@ TRIAL_STEPS, TRIAL_SHARE = 20, 0.05
 PLANNED_SHARE = 0.9
 
 
+def check_seconds(seconds: Any) -> float:
+    """Return a time budget. Raise an error for anything but a positive number."""
+    is_number = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    if not (is_number and seconds > 0):
+        raise ValueError(f"time_budget must be a positive number of seconds, got {seconds!r}")
+    return seconds
+
+
 @dataclass
 class Clock:
     """The time of a training that has a budget: a callback of `fit` that stops it, and a choice of the number of steps.
@@ -46,9 +55,8 @@ class Clock:
     start: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.seconds, int | float | np.number)
-        if self.seconds is not None and not (is_number and self.seconds > 0):
-            raise ValueError(f"time_budget must be a positive number of seconds, got {self.seconds!r}")
+        if self.seconds is not None:
+            check_seconds(self.seconds)
 
     @property
     def remaining(self) -> float:

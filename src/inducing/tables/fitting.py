@@ -108,11 +108,8 @@ def make_estimator(
     if model == "auto":
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
-        if "time_budget" in given:
-            # all models may have a weight, and are then fitted twice
-            given["time_budget"] /= 2 * len(ESTIMATORS) if weights is None else len(weights)
+        shared = {name: given.pop(name) for name in ("random_state", "verbose", "time_budget") if name in given}
         candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
-        shared = {name: given[name] for name in ("random_state", "verbose") if name in given}
         return AUTOMATIC[problem.task](candidates, weights=weights, **shared)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
