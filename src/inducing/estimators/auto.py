@@ -267,8 +267,8 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
         schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default, here and for the next
             three arguments: that of each candidate.
         max_steps: Maximum number of steps of each fit, for all candidates.
-        time_budget: Seconds of training for all fits together, in equal shares. Without weights there may be two fits of each
-            candidate. The result then depends on the speed of the machine.
+        time_budget: Seconds of training for all fits together, in equal shares. Without weights there may be two fits of
+            each candidate. The result then depends on the speed of the machine.
         device: Where to train, e.g. "cuda", for all candidates.
         random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates.
         verbose: Whether to show progress bars of all fits.
