@@ -14,7 +14,8 @@ from inducing.tables.errors import TableWarning
 def fit_members(models: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any) -> dict[str, NetworkEstimator]:
     """Fit each model to the same rows. Warnings about the table are shown once."""
     return {
-        name: fit_member(model, X, y, sample_weight, is_first_with_schema(name, models)) for name, model in models.items()
+        name: fit_member(model, X, y, sample_weight, is_first_with_schema(name, models))
+        for name, model in models.items()
     }
 
 
