@@ -5,6 +5,7 @@ import pytest
 from inducing.experiments import claims as tests
 from inducing.experiments.claims import MissingRunsError, claims, claims_page, leads
 from inducing.experiments.engine.registry import EXPERIMENTS
+from inducing.experiments.toy import GRID
 
 
 def runs(posterior, elbos, dataset="boston", state="converged"):
@@ -77,7 +78,8 @@ def run(posterior="global", elbo=0.0, metrics=None, **config):
 def curves(mean):
     """Predictions on the toy problem: all but one posterior at a distance of one from HMC."""
     names = ("hmc", "factorised", "local", "global")
-    return [run(name, metrics={"mean": [mean.get(name, 1.0)], "std": [mean.get(name, 1.0)]}) for name in names]
+    lines = {name: [mean.get(name, 1.0)] * len(GRID) for name in names}
+    return [run(name, metrics={"mean": line, "std": line}, num_data=40) for name, line in lines.items()]
 
 
 def linear(elbo):

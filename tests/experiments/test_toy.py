@@ -16,8 +16,8 @@ QUICK_HMC = toy.HMCConfig(
 )
 
 
-def result(posterior, mean, std, **metrics):
-    config = asdict(toy.HMCConfig(posterior=posterior))
+def result(posterior, mean, std, split=0, **metrics):
+    config = asdict(toy.HMCConfig(posterior=posterior, split=split))
     return {"config": config, "metrics": {"mean": list(mean), "std": list(std), **metrics}}
 
 
@@ -102,10 +102,20 @@ def test_the_tables_leave_cells_empty_and_compare():
     assert list(toy.COMPARISON.table(results, brief=True).rows[1]) == ["hmc", "", "-0.25", "", "", "", ""]
     (distance,) = toy.tables(results)
     assert [row[0] for row in distance.rows] == ["local"]
-    assert "R-hat at most 1.004, effective sample size at least 432, acceptance 0.81, 0 divergences" in distance.note
+    assert "R-hat at most 1.004, effective sample size at least 432, acceptance at least 0.81, 0 div" in distance.note
     assert len(toy.draw_predictions(results).axes) == 2
     for alone in results:
         assert toy.tables([alone]) == [], "there is nothing to compare"
+
+
+def test_distances_are_means_over_the_splits_that_have_hmc():
+    zeros, ones = np.zeros(201), np.ones(201)
+    results = [result("global", value * ones, ones, split) for split, value in enumerate((1.0, 3.0, 100.0))]
+    results += [result("hmc", zeros, ones, split) for split in (1, 0)]
+    found = toy.distances_from_hmc(results)
+    assert list(found) == ["global"]
+    assert found["global"]["mean all"] == pytest.approx(2.0)
+    assert len(toy.draw_predictions(results).axes) == 2, "one split"
 
 
 @pytest.mark.slow

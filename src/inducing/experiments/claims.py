@@ -24,6 +24,7 @@ from inducing.experiments.engine.store import Result
 from inducing.experiments.epoch_times import RATIO
 from inducing.experiments.images import GUESSING
 from inducing.experiments.paper import published
+from inducing.experiments.toy import distances_from_hmc
 from inducing.pages import Cell, Page, Style, Table
 
 Verdict = Literal["held", "not held", "undecided", "not tested"]
@@ -164,12 +165,10 @@ def leads(
 
 def nearest_to_hmc(results: list[Result]) -> Ruling:
     """Global is nearest to HMC in the mean and the standard deviation of predictions."""
-    curves = {run["config"]["posterior"]: [run["metrics"][part] for part in ("mean", "std")] for run in results}
-    names = ("factorised", "local", "global")
-    if not {"hmc", *names} <= curves.keys():
-        raise MissingRunsError(", ".join(sorted({"hmc", *names} - curves.keys())))
-    # root mean square over the inputs, of the mean and of the standard deviation
-    distances = {name: np.sqrt(np.square(np.subtract(curves[name], curves["hmc"])).mean(1)) for name in names}
+    found, names = distances_from_hmc(results), ("factorised", "local", "global")
+    if not set(names) <= found.keys():
+        raise MissingRunsError(", ".join(name for name in names if name not in found) + " and hmc on the same data")
+    distances = {name: [found[name][f"{part} all"] for part in ("mean", "std")] for name in names}
     words = ", ".join(f"{name} {mean:.3f} and {std:.3f}" for name, (mean, std) in distances.items())
     is_nearest = bool((np.argmin(list(distances.values()), 0) == names.index("global")).all())
     return _rule(is_nearest, f"RMS distance of mean and standard deviation: {words}")

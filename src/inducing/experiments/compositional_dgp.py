@@ -107,7 +107,11 @@ def _curve(x: Float[Tensor, " N"], values: Float[Tensor, "S N 1"], noise_varianc
 
 
 def draw_layers(results: list[store.Result]) -> figures.Figure:
-    """A row for each posterior; the layers and the output from left to right, with two standard deviations and draws."""
+    """A row for each posterior; the layers and the output from left to right, with two standard deviations and draws.
+
+    The runs are those of one split.
+    """
+    results = figures.of_one_split(results)
     config = results[0]["config"]
     data = inducing.data.toy.composition(config["num_data"], config["data_seed"], config["noise_std"], HALF_RANGE)
     figure, rows = figures.panels(len(results), 3, (3.3, 2.5))

@@ -9,6 +9,7 @@ deviation are from HMC's: where there are data, in the gap between them, and bey
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -138,7 +139,11 @@ def layer_variances(
 
 
 def draw_predictions(results: list[store.Result], title: str = "{posterior}") -> figures.Figure:
-    """A panel for each run: data, predictive mean, one standard deviation. Fields of the configuration fill the title."""
+    """A panel for each run of one split: data, predictive mean, one standard deviation.
+
+    Fields of the configuration fill the title.
+    """
+    results = figures.of_one_split(results)
     figure, (row,) = figures.panels(1, len(results), (3.1, 3.0), sharey=True)
     for axes, result in zip(row, results, strict=True):
         config, metrics = result["config"], result["metrics"]
@@ -171,20 +176,34 @@ def distances(result: store.Result, reference: store.Result) -> dict[str, float]
     return found
 
 
+def distances_from_hmc(results: list[store.Result]) -> dict[str, dict[str, float]]:
+    """The distances of each posterior from HMC on the same data, as means over the splits that have both."""
+    references = {each["config"]["split"]: each for each in results if each["config"]["posterior"] == "hmc"}
+    found = defaultdict[str, list[dict[str, float]]](list)
+    for result in results:
+        posterior, split = result["config"]["posterior"], result["config"]["split"]
+        if posterior != "hmc" and split in references:
+            found[posterior].append(distances(result, references[split]))
+    return {
+        posterior: {name: float(np.mean([each[name] for each in splits])) for name in splits[0]}
+        for posterior, splits in found.items()
+    }
+
+
 def tables(results: list[store.Result]) -> list[Table]:
     """The distance of each posterior from HMC, if there is a run of HMC and another one."""
-    reference = next((result for result in results if result["config"]["posterior"] == "hmc"), None)
-    if reference is None or len(results) == 1:
+    found = distances_from_hmc(results)
+    if not found:
         return []
-    others = {each["config"]["posterior"]: distances(each, reference) for each in results if each is not reference}
-    rows = [[posterior, *(f"{distance:.3f}" for distance in found.values())] for posterior, found in others.items()]
-    metrics = reference["metrics"]
+    rows = [[posterior, *(f"{distance:.3f}" for distance in each.values())] for posterior, each in found.items()]
+    chains = [each["metrics"] for each in results if each["config"]["posterior"] == "hmc"]
     note = (
-        f"The scale of y is 1. HMC: R-hat at most {metrics['r_hat']:.3f}, effective sample size at least "
-        f"{metrics['ess']:.0f}, acceptance {metrics['acceptance']:.2f}, {metrics['divergences']} divergences."
+        f"The scale of y is 1. HMC: R-hat at most {max(each['r_hat'] for each in chains):.3f}, effective sample size at "
+        f"least {min(each['ess'] for each in chains):.0f}, acceptance at least "
+        f"{min(each['acceptance'] for each in chains):.2f}, {sum(each['divergences'] for each in chains)} divergences."
     )
     title = "Distance from HMC: RMS difference of the predictive mean and standard deviation"
-    return [Table(["posterior", *next(iter(others.values()))], rows, title, note)]
+    return [Table(["posterior", *next(iter(found.values()))], rows, title, note)]
 
 
 COMPARISON = Comparison(

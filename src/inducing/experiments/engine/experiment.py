@@ -192,7 +192,13 @@ class Experiment:
         paper, parts = dataclasses.asdict(self.paper) | dict(self.grid), self._parts(preset)
         words = {}
         for key in dict.fromkeys(key for part in parts for key in part):
-            values = dict.fromkeys(_words(part.get(key, paper[key])) for part in parts)
+            given = [part.get(key, paper[key]) for part in parts]
+            if key in self.grid:
+                # all parts together
+                given = [[value for value in self.grid[key] if any(value in values for values in given)]]
+                if given == [list(self.grid[key])]:
+                    continue
+            values = dict.fromkeys(map(_words, given))
             words[key] = f"{key} {' or '.join(values)}"
             # None: the paper's value depends on other settings
             words[key] += "" if paper[key] is None else f" instead of {_words(paper[key])}"

@@ -37,6 +37,12 @@ def panels(rows: int, columns: int, size: tuple[float, float], **settings: Any) 
     return figure, axes
 
 
+def of_one_split(results: list[Result]) -> list[Result]:
+    """The results of the first split that has results, for figures of single runs."""
+    first = min(result["config"]["split"] for result in results)
+    return [result for result in results if result["config"]["split"] == first]
+
+
 def draw_estimates(axes: Axes, ours: Estimates, paper: Estimates, places: Mapping[Key, float], shift: float) -> None:
     """Draw our estimates at places on the x-axis as filled circles, and the paper's beside them as open circles."""
     for posterior in dict.fromkeys(key[-1] for key in places):
