@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from inducing.linalg.precision import BlockDiagonal, Dense, Kronecker, ScaledIdentity
+from inducing.linalg.precision import BlockDiagonal, Dense, Kronecker, ScaledIdentity, ScaleMoments
 from inducing.linalg.wishart import sample_inverse_wishart
 
 
@@ -102,3 +102,21 @@ def test_the_density_is_that_of_torch_distributions(precision, weights):
         matrix = precision.dense()[min(sample, len(precision.dense()) - 1)]
         normal = MultivariateNormal(torch.zeros(6, dtype=torch.float64), precision_matrix=matrix)
         torch.testing.assert_close(ours[sample], normal.log_prob(weights[sample].mT).sum(), rtol=1e-8, atol=1e-8)
+
+
+def test_the_expectation_of_a_matrix_that_is_not_random_is_itself():
+    for matrix in (scaled_identity(1, 6), Dense(spd(1, 6))):
+        mean, logdet = matrix.expectation()
+        assert mean is matrix
+        assert torch.equal(logdet, matrix.logdet())
+
+
+def test_the_expectation_of_products_and_blocks_is_that_of_their_parts():
+    scale = ScaledIdentity(torch.tensor([3.0]), 2, ScaleMoments(torch.tensor([2.0]), torch.tensor([0.5])))
+    fixed = Dense(spd(1, 3).float())
+    mean, logdet = Kronecker(scale, fixed).expectation()
+    torch.testing.assert_close(mean.dense(), 2 * torch.block_diag(*[fixed.matrix[0]] * 2)[None])
+    torch.testing.assert_close(logdet, 3 * (2 * 0.5) + 2 * fixed.logdet())
+    mean, logdet = BlockDiagonal(scale, fixed).to(torch.float64).expectation()
+    torch.testing.assert_close(mean.dense().float()[0], torch.block_diag(2 * torch.eye(2), fixed.matrix[0]))
+    torch.testing.assert_close(logdet.float(), 2 * 0.5 + fixed.logdet())

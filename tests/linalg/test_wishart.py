@@ -47,6 +47,17 @@ def test_the_density_is_scipys(size, degrees):
     np.testing.assert_allclose(ours, inverse_wishart_density(matrices, scale, degrees), rtol=1e-9)
 
 
+@pytest.mark.parametrize(("size", "degrees"), [(1, 5.0), (3, 7.5), (9, 30.3)])
+def test_the_expectation_of_a_sample_is_that_of_its_distribution(size, degrees):
+    root = lower(size)
+    sample = sample_inverse_wishart(root, number(degrees), SAMPLES, generator())
+    mean, logdet = sample.expectation()
+    scale = (root @ root.mT)[0].numpy()
+    expected = np.atleast_2d(scipy.stats.invwishart(degrees, scale).mean())
+    np.testing.assert_allclose(mean.dense()[0], expected, rtol=1e-10)
+    assert_mean(sample.logdet(), logdet)
+
+
 def inverse_wishart_density(matrices, scale, degrees):
     """log IW(L; Psi, nu) = log W(L^-1; Psi^-1, nu) - (d + 1) log |L|; scipy's invwishart wants nu >= d."""
     size = len(scale)

@@ -78,6 +78,7 @@ class Config(training.TrainingConfig):
         hidden_log_precision: Initial log-precision of all global layers except the last. Default: the paper's, -4.
         last_local: Number of inducing inputs of a last layer with a local posterior. Default: the number of its inputs,
             3,137 in the network for MNIST.
+        prior_start: `SpatialIWPrior(initial=...)`. Default: that of the prior.
         autocast: Name of the dtype in which training runs the data, e.g. "bfloat16". Default: float32. Everything else is
             in float32.
     """
@@ -103,6 +104,7 @@ class Config(training.TrainingConfig):
     inducing_size: int | None = None
     hidden_log_precision: float | None = None
     last_local: int | None = None
+    prior_start: float | None = None
     autocast: str | None = None
 
 
@@ -184,7 +186,11 @@ def _brief_scores(predictive: inducing.Predictive, y: Tensor) -> list[float]:
 
 def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     """The network of a configuration, with inducing points at the first images."""
-    settings = {"prior": config.prior, **training.initial_values(config, x, y)}
+    start = config.prior_start
+    settings = {
+        "prior": config.prior if start is None else inducing.SpatialIWPrior(initial=start),
+        **training.initial_values(config, x, y),
+    }
     if config.posterior == "plain":
         settings |= {"prior": "standard", "inducing_points": None, "inducing_targets": None}
     elif config.inducing_size is not None:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -18,6 +19,34 @@ from torch import Tensor
 from inducing.linalg.cholesky import cholesky, logdet, solve_lower, solve_lower_transposed
 
 Weights = Float[Tensor, "#S #G F C"]
+
+
+class Expectation(NamedTuple):
+    """What is expected of a random matrix P.
+
+    Arguments:
+        mean: E[P].
+        logdet: E[log |P|].
+    """
+
+    mean: Precision
+    logdet: Float[Tensor, "#S"]
+
+
+class ScaleMoments(NamedTuple):
+    """Moments of a random scale s.
+
+    Arguments:
+        mean: E[s].
+        log: E[log s].
+    """
+
+    mean: Float[Tensor, "#S"]
+    log: Float[Tensor, "#S"]
+
+    def to(self, dtype: torch.dtype) -> ScaleMoments:
+        """Return the moments in another dtype."""
+        return ScaleMoments(self.mean.to(dtype), self.log.to(dtype))
 
 
 class Precision(ABC):
@@ -57,6 +86,10 @@ class Precision(ABC):
     def logdet(self) -> Float[Tensor, "#S"]:
         """Return log |P|."""
 
+    def expectation(self) -> Expectation:
+        """Return what is expected of the distribution that P is a sample of: P itself, if it is not random."""
+        return Expectation(self, self.logdet())
+
     def diagonal(self) -> Float[Tensor, "#S F"]:
         """Return the diagonal of P."""
         return self.dense().diagonal(dim1=-2, dim2=-1)
@@ -76,10 +109,17 @@ class Precision(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ScaledIdentity(Precision):
-    """P = scale I."""
+    """P = scale I.
+
+    Arguments:
+        scale: The scale.
+        features: F.
+        moments: Moments of the scale, if it is a sample.
+    """
 
     scale: Float[Tensor, "#S"]
     features: int
+    moments: ScaleMoments | None = None
 
     @property
     def size(self) -> int:
@@ -90,7 +130,8 @@ class ScaledIdentity(Precision):
         return self.scale.requires_grad
 
     def to(self, dtype: torch.dtype) -> Precision:
-        return ScaledIdentity(self.scale.to(dtype), self.features)
+        moments = None if self.moments is None else self.moments.to(dtype)
+        return ScaledIdentity(self.scale.to(dtype), self.features, moments)
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         return torch.diag_embed(self.diagonal())
@@ -106,6 +147,11 @@ class ScaledIdentity(Precision):
 
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.features * self.scale.log()
+
+    def expectation(self) -> Expectation:
+        if self.moments is None:
+            return super().expectation()
+        return Expectation(ScaledIdentity(self.moments.mean, self.features), self.features * self.moments.log)
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
         samples = self.scale.shape[0]
@@ -211,6 +257,12 @@ class Kronecker(Pair):
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.last.size * self.first.logdet() + self.first.size * self.last.logdet()
 
+    def expectation(self) -> Expectation:
+        # independent factors: E[A (x) B] = E[A] (x) E[B]
+        first, last = self.first.expectation(), self.last.expectation()
+        logdet = self.last.size * first.logdet + self.first.size * last.logdet
+        return Expectation(Kronecker(first.mean, last.mean), logdet)
+
     def diagonal(self) -> Float[Tensor, "#S F"]:
         return (self.first.diagonal()[:, :, None] * self.last.diagonal()[:, None, :]).flatten(1)
 
@@ -238,6 +290,10 @@ class BlockDiagonal(Pair):
 
     def logdet(self) -> Float[Tensor, "#S"]:
         return self.first.logdet() + self.last.logdet()
+
+    def expectation(self) -> Expectation:
+        first, last = self.first.expectation(), self.last.expectation()
+        return Expectation(BlockDiagonal(first.mean, last.mean), first.logdet + last.logdet)
 
     def diagonal(self) -> Float[Tensor, "#S F"]:
         return _concatenate(self.first.diagonal(), self.last.diagonal(), 1)

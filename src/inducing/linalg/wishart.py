@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 
 from inducing.linalg.cholesky import logdet, solve_lower, solve_lower_transposed
 from inducing.linalg.noise import standard_gamma, standard_normal
-from inducing.linalg.precision import Precision, Weights
+from inducing.linalg.precision import Dense, Expectation, Precision, Weights
 
 Root = Float[Tensor, "#S d d"]
 Degrees = Float[Tensor, "#S"]
@@ -37,10 +37,12 @@ class InverseWishartSample(Precision):
     Arguments:
         root: G.
         bartlett: T.
+        degrees: nu.
     """
 
     root: Root
     bartlett: Float[Tensor, "#S d d"]
+    degrees: Degrees
 
     @property
     def size(self) -> int:
@@ -51,7 +53,7 @@ class InverseWishartSample(Precision):
         return self.root.requires_grad or self.bartlett.requires_grad
 
     def to(self, dtype: torch.dtype) -> InverseWishartSample:
-        return InverseWishartSample(self.root.to(dtype), self.bartlett.to(dtype))
+        return InverseWishartSample(self.root.to(dtype), self.bartlett.to(dtype), self.degrees.to(dtype))
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         # H' = T^-1 G'
@@ -75,6 +77,12 @@ class InverseWishartSample(Precision):
         # 2 sum log(G_jj / T_jj)
         return logdet(self.root) - logdet(self.bartlett)
 
+    def expectation(self) -> Expectation:
+        # E[L] = Psi / (nu - d - 1), which exists for nu > d + 1;  E[log |L|] = log |Psi| - d log 2 - psi_d(nu/2)
+        mean = self.root @ self.root.mT / (self.degrees - self.size - 1)[:, None, None]
+        shapes = _shapes(self.degrees, self.size)
+        return Expectation(Dense(mean), logdet(self.root) - self.size * math.log(2) - shapes.digamma().sum(-1))
+
 
 def sample_inverse_wishart(
     root: Root, degrees: Degrees, num_samples: int, generator: Generator | None = None
@@ -87,7 +95,7 @@ def sample_inverse_wishart(
         num_samples: S.
         generator: Source of the noise.
     """
-    return InverseWishartSample(root, sample_bartlett(degrees, root.shape[-1], num_samples, generator))
+    return InverseWishartSample(root, sample_bartlett(degrees, root.shape[-1], num_samples, generator), degrees)
 
 
 def sample_bartlett(

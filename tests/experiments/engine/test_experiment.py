@@ -108,6 +108,18 @@ def test_a_row_with_new_runs_leaves_out_those_that_are_out_of_date():
     assert only_old["state"] == "out of date"
 
 
+def test_a_part_of_the_runs_may_be_out_of_date():
+    experiment = replace(LINEAR, later=[{"posterior": ["local", "global"], "width": [5], "since": REVISION + 1}])
+    states = {}
+    for config in experiment.configs("paper"):
+        (found,) = experiment.finished([config], stored(config, -1.0))
+        states[config.posterior, config.width] = found["state"]
+    old = {key for key, state in states.items() if state == "out of date"}
+    assert old == {("local", 5), ("global", 5)}
+    (new,) = experiment.finished([config], stored(config, -1.0, revision=REVISION + 1))
+    assert new["state"] == ""
+
+
 def test_results_are_in_the_order_of_the_grid_with_the_splits_of_a_row_together():
     experiment = replace(LINEAR, grid={"split": (0, 1), "posterior": ("local", "global")})
     rows = [("global", 1), ("local", 1), ("global", 0), ("local", 0)]

@@ -11,7 +11,7 @@ from inducing.linalg.precision import Dense, ScaledIdentity
 from inducing.nn.context import BuildContext, DrawContext
 from inducing.nn.posteriors import POSTERIORS, posteriors_for_layers
 from inducing.nn.posteriors.base import WeightContext
-from inducing.nn.priors import WeightLayout
+from inducing.nn.priors import WeightLayout, as_prior
 
 
 def context(fan_in=4, out_features=3, num_inducing=6, targets=None, is_last=False):
@@ -49,6 +49,27 @@ def test_factorised_kl_with_a_dense_prior():
         for o in range(3)
     )
     torch.testing.assert_close(posterior.closed_form_kl(prior)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("prior", ["scale", "spatial-iw", "channel-iw", "kronecker-iw"])
+def test_the_factorised_kl_is_the_mean_over_the_variables_of_the_prior(prior):
+    """The closed form given a sample of the prior, averaged over samples."""
+    layout = WeightLayout(2, 3, bias=True)
+    module = as_prior(prior).build(layout).double()
+    for name, parameter in module.named_parameters():
+        # few enough degrees of freedom to matter, and enough for a variance to exist
+        if name.endswith("log_nu"):
+            parameter.data.fill_(1.0)
+        if name.startswith("log_"):
+            parameter.data.fill_(2.0)
+    posterior = inducing.Factorised(initial_variance=0.5).build_weights(context(7)).double()
+    sampled, _ = module(20_000, torch.Generator().manual_seed(0))
+    conditional = posterior.closed_form_kl(Dense(sampled.dense()))
+    mean = posterior.closed_form_kl(sampled)
+    assert mean.shape == (1,)
+    z = (conditional.mean() - mean) / conditional.std() * len(conditional) ** 0.5
+    assert abs(z.item()) < 4
+    assert conditional.std() > 0.1, "it depends on the sample"
 
 
 def test_factorised_initialisation_is_the_papers():

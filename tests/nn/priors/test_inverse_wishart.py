@@ -241,7 +241,7 @@ def test_the_evidence_is_that_of_wishart_covariances(name):
         torch.zeros(6, dtype=torch.float64), x @ prior_covariance @ x.mT + 0.3 * eye(6)
     )
     densities = marginal.log_prob(y[:, 0]).exp()
-    layer = inducing.Linear(2, 1, bias=False, prior=type(as_prior(name))(kl="sample"), posterior="optimal")
+    layer = inducing.Linear(2, 1, bias=False, prior=type(as_prior(name))("sample", initial=1.0), posterior="optimal")
     network = inducing.Network([layer], inducing_points=x, inducing_targets=y, learn_inducing_locations=False).double()
     elbo = inducing.ELBO(network, inducing.Gaussian(0.3).double(), num_data=6)
     ratio = elbo(x, y, draws, generator=seeded()).samples.detach().exp()
@@ -260,7 +260,7 @@ def test_the_evidence_by_quadrature():
         return torch.distributions.MultivariateNormal(zeros, covariance).log_prob(y[:, 0]).exp().item()
 
     evidence, _ = scipy.integrate.quad(lambda t: math.exp(-t) * likelihood(t), 0, 60)
-    layer = inducing.Linear(2, 1, bias=False, prior=inducing.SpatialIWPrior(kl="sample"), posterior="optimal")
+    layer = inducing.Linear(2, 1, bias=False, prior=inducing.SpatialIWPrior("sample", initial=1.0), posterior="optimal")
     network = inducing.Network([layer], inducing_points=x, inducing_targets=y, learn_inducing_locations=False).double()
     elbo = inducing.ELBO(network, inducing.Gaussian(0.3).double(), num_data=6)
     ratio = elbo(x, y, 20_000, generator=seeded()).samples.detach().exp() / evidence
@@ -278,6 +278,23 @@ def test_a_channel_prior_learns_which_inputs_matter():
     root, degrees = layer.prior.channels.posterior()
     variance = (degrees * torch.linalg.inv(root @ root.mT))[0].detach().diagonal()
     assert variance[:2].min() > 5 * variance[2:].max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("initial", [1.0, 30.0])
+def test_the_start_has_the_mean_covariance_of_neal(name, initial):
+    """E[L^-1] = (n + 1 + nu) ((n + 1) I + Psi)^-1 = I, and nu is the given one."""
+    for member in members(type(as_prior(name))(initial=initial).build(FAN).double()):
+        root, degrees = member.posterior()
+        assert degrees.item() == pytest.approx(member.size + 1 + initial, rel=1e-6)
+        torch.testing.assert_close((root @ root.mT)[0] / degrees, eye(member.size), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("initial", [0.0, -1.0, math.inf, math.nan])
+def test_a_start_that_is_not_positive_is_refused(name, initial):
+    with pytest.raises(ValueError, match="needs a positive, finite initial"):
+        type(as_prior(name))(initial=initial)
 
 
 @pytest.mark.parametrize("name", NAMES)

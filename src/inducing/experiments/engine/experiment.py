@@ -74,6 +74,7 @@ class Experiment:
             begin with "cpu-" are variants of "cpu", with tables of their own.
         remarks: Text about the presets for the page of the experiment.
         since: The first revision of the package whose runs are up to date (`store.REVISION`).
+        later: Runs of which this revision is a later one: values of the configuration by field, and "since".
     """
 
     name: str
@@ -89,6 +90,7 @@ class Experiment:
     presets: Mapping[str, Changes] = field(default_factory=dict)
     remarks: str = ""
     since: int = 1
+    later: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def described(cls, name: str, paper: Any, *functions: Any, **settings: Any) -> Experiment:
@@ -171,7 +173,13 @@ class Experiment:
 
     def is_current(self, result: Result) -> bool:
         """Whether a run was made by a version of the package with the present numbers."""
-        return revision_of(result) >= self.since
+        return revision_of(result) >= self.since_of(result["config"])
+
+    def since_of(self, config: Mapping[str, Any]) -> int:
+        """The first revision of the package whose run with this configuration is up to date."""
+        rules = (dict(rule) for rule in self.later)
+        found = [rule.pop("since") for rule in rules if all(config[key] in rule[key] for key in rule if key != "since")]
+        return max([self.since, *found])
 
     def sort(self, results: Iterable[Result]) -> list[Result]:
         """Put results in the order of the grid, with the splits of a row together."""

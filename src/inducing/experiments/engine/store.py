@@ -20,8 +20,9 @@ from inducing.files import write_atomically
 
 # Grows with every change of the package after which runs end with different numbers:
 # 2, gradients of `inducing.linalg.reparameterisation` in dense layers; 3, the same in convolutions, and the start of
-# ScalePrior's posterior; 4, the gradients of hidden Gaussian processes (of revision 2 again)
-REVISION = 4
+# ScalePrior's posterior; 4, the gradients of hidden Gaussian processes (of revision 2 again); 5, the KL of factorised layers
+# is its expectation over the variables of their prior
+REVISION = 5
 
 Settings = Mapping[str, Any]
 Result = dict[str, Any]

@@ -99,7 +99,7 @@ def reproduce(
             break
         if deciding:
             console.print(f"{len(todo)} runs on split 0 to choose settings by the ELBO", highlight=False)
-        tasks = [Task(experiment.run, config, store, resume, experiment.since) for config in todo]
+        tasks = [Task(experiment.run, config, store, resume, experiment.since_of(vars(config))) for config in todo]
         failed += _run_all(experiment, tasks, jobs, dask, console)
         executed |= {key_of(config) for config in todo}
     ranks.broadcast(None)

@@ -84,12 +84,18 @@ class FactorisedWeights(WeightModule):
         return standard_log_density(noise) - log_variance.sum() / 2
 
     def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
-        """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2."""
+        """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2.
+
+        The weights are independent of P. So if P is a sample of the variables of a prior, this is the expectation over P.
+        """
         mean, variance = self.moments()
+        precision, logdet = prior.to(torch.float64).expectation()
         # added up in float64, since the terms of a wide layer are far larger than their sum
-        spread = (prior.diagonal()[..., None] * variance).sum((-2, -1), dtype=torch.float64)
-        square = prior.quadratic(mean[None, None]).double()
-        return ((square + spread - self._log_volume(prior) - mean.numel()) / 2).to(mean.dtype)
+        precision = precision.to(mean.dtype)
+        spread = (precision.diagonal()[..., None] * variance).sum((-2, -1), dtype=torch.float64)
+        square = precision.quadratic(mean[None, None]).double()
+        volume = self._log_variance().sum(dtype=torch.float64) + mean.shape[-1] * logdet
+        return ((square + spread - volume - mean.numel()) / 2).to(mean.dtype)
 
     def _log_variance(self) -> Float[Tensor, "F O"]:
         return LOG_PRECISION_SCALE * self.scaled_log_variance

@@ -9,12 +9,13 @@ Each L is the identity, or an n x n inverse-Wishart matrix with an inverse-Wisha
     P(L) = IW((n + 1) I, n + 1),  Q(L) = IW((n + 1) I + Psi, n + 1 + nu)
 
 So the covariance L^-1 is Wishart distributed. The positive definite Psi and nu > 0 are learned. Under the prior E[L^-1] = I,
-so the mean covariance of the weights is that of `NealPrior`. E[L] does not exist. Initially Psi = I and nu = 1, and E[L^-1]
-= I under Q, too. For n = 1, as for L_p in linear layers, L^-1 is an exponentially distributed scale.
+so the mean covariance of the weights is that of `NealPrior`. E[L] does not exist. Initially Psi = nu I, and E[L^-1] = I
+under Q, too. For n = 1, as for L_p in linear layers, L^-1 is an exponentially distributed scale.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from dataclasses import dataclass
 
@@ -40,9 +41,12 @@ class InverseWishartPrior(Prior, ABC):
     """Base class of priors with P = fan_in (L_c (x) L_p) and inverse-Wishart L_c or L_p."""
 
     kl: KLKind = "closed_form"
+    initial: float = 1.0
 
     def __post_init__(self) -> None:
         check_choice("kl", self.kl, KLKind)
+        if not 0 < self.initial < math.inf:
+            raise ValueError(f"{type(self).__name__} needs a positive, finite initial, got {self.initial}")
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,16 @@ class SpatialIWPrior(InverseWishartPrior):
 
     Arguments:
         kl: The KL of L_p in "closed_form", or one "sample" of log Q - log P.
+        initial: Initial nu and Psi / I. The larger it is, the less L_p varies under Q at first. Many weights with factorised
+            posteriors determine L_p well; then 400 is much faster. Inducing points in all layers were better with 1. ELBOs
+            of 500 images of MNIST after 800 steps: factorised -9.4 with 1, -3.2 with 400; global -1.1 with 1, -1.3 with 20.
 
     References:
         Ober & Aitchison, Global inducing point variational posteriors (2021), Eq. 19; N there is d here.
     """
 
     def build(self, layout: WeightLayout) -> PriorModule:
-        return KroneckerPrecision(layout, None, LearnedInverseWishart(layout.pixels, self.kl))
+        return KroneckerPrecision(layout, None, LearnedInverseWishart(layout.pixels, self))
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class ChannelIWPrior(InverseWishartPrior):
 
     Arguments:
         kl: The KL of L_c in "closed_form", or one "sample" of log Q - log P.
+        initial: Initial nu and Psi / I, see `SpatialIWPrior`.
 
     Example:
         >>> import inducing, torch
@@ -82,7 +90,7 @@ class ChannelIWPrior(InverseWishartPrior):
     """
 
     def build(self, layout: WeightLayout) -> PriorModule:
-        return KroneckerPrecision(layout, LearnedInverseWishart(layout.channels, self.kl), None)
+        return KroneckerPrecision(layout, LearnedInverseWishart(layout.channels, self), None)
 
 
 @dataclass(frozen=True)
@@ -95,10 +103,11 @@ class KroneckerIWPrior(InverseWishartPrior):
 
     Arguments:
         kl: The KL of L_c and L_p in "closed_form", or one "sample" of log Q - log P.
+        initial: Initial nu and Psi / I of both, see `SpatialIWPrior`.
     """
 
     def build(self, layout: WeightLayout) -> PriorModule:
-        channels, pixels = (LearnedInverseWishart(size, self.kl) for size in (layout.channels, layout.pixels))
+        channels, pixels = (LearnedInverseWishart(size, self) for size in (layout.channels, layout.pixels))
         return KroneckerPrecision(layout, channels, pixels)
 
 
@@ -152,11 +161,12 @@ class LearnedInverseWishart(PriorModule):
 
     lower: nn.Parameter | None
 
-    def __init__(self, size: int, kl: KLKind) -> None:
+    def __init__(self, size: int, prior: InverseWishartPrior) -> None:
         super().__init__()
-        self.size, self.use_closed_form = size, kl == "closed_form"
-        self.scaled_log_nu = nn.Parameter(torch.zeros(1))
-        self.scaled_log_diagonal = nn.Parameter(torch.zeros(1, size))
+        self.size, self.use_closed_form = size, prior.kl == "closed_form"
+        start = math.log(prior.initial) / LOG_PRECISION_SCALE
+        self.scaled_log_nu = nn.Parameter(torch.full((1,), start))
+        self.scaled_log_diagonal = nn.Parameter(torch.full((1, size), start))
         # a 1 x 1 matrix has no elements below its diagonal
         self.lower = nn.Parameter(torch.zeros(1, size, size)) if size > 1 else None
 

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Gamma, kl_divergence
 
 from inducing.linalg.noise import standard_gamma
-from inducing.linalg.precision import Precision, ScaledIdentity
+from inducing.linalg.precision import Precision, ScaledIdentity, ScaleMoments
 from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout, missing_variables
 
 
@@ -54,7 +54,8 @@ class GammaScale(PriorModule):
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
         posterior, prior = self._distributions(self.log_alpha, self.log_beta)
         scale = standard_gamma(posterior.concentration.expand(num_samples), generator) / posterior.rate
-        return PriorSample(ScaledIdentity(self.fan_in * scale, self.fan_in), kl_divergence(posterior, prior)[None])
+        precision = ScaledIdentity(self.fan_in * scale, self.fan_in, self._moments(posterior))
+        return PriorSample(precision, kl_divergence(posterior, prior)[None])
 
     def log_density(self, precision: Precision | None) -> PriorDensity:
         if not isinstance(precision, ScaledIdentity):
@@ -62,6 +63,11 @@ class GammaScale(PriorModule):
         scale = precision.scale.double() / self.fan_in
         posterior, prior = self._distributions(self.log_alpha.double(), self.log_beta.double())
         return PriorDensity(precision, posterior.log_prob(scale), prior.log_prob(scale))
+
+    def _moments(self, posterior: Gamma) -> ScaleMoments:
+        """Return E[fan_in s] and E[log(fan_in s)] under Q(s) = Gamma(a, b): fan_in a / b and log fan_in + psi(a) - log b."""
+        shape, rate = posterior.concentration[None], posterior.rate[None]
+        return ScaleMoments(self.fan_in * shape / rate, math.log(self.fan_in) + shape.digamma() - rate.log())
 
     def _distributions(self, log_alpha: Tensor, log_beta: Tensor) -> tuple[Gamma, Gamma]:
         """Return Q(s) and P(s)."""
