@@ -58,6 +58,21 @@ def test_fits_share_the_time(weights, share):
     assert {member.time_budget for member in model.fit(X, Y).members_.values()} == {share}
 
 
+def test_copies_of_a_model_have_different_seeds():
+    candidates = {"one": small(max_steps=3), "two": small(max_steps=3, random_state=1), "other": small()}
+    weights = {"one": 1.0, "two": 1.0, "other": 1.0}
+    members = inducing.AutoRegressor(candidates, weights=weights, random_state=0).fit(X, Y).members_
+    assert members["two"].random_state == members["one"].random_state + 1
+    assert members["other"].random_state == members["one"].random_state
+    assert not np.array_equal(members["one"].predict(X), members["two"].predict(X))
+
+
+def test_a_candidate_without_weight_has_no_share_of_the_time():
+    candidates = {"one": small(), "never": NeverFitted()}
+    model = inducing.AutoRegressor(candidates, weights={"one": 1.0, "never": 0.0}, time_budget=8.0, random_state=0)
+    assert model.fit(X, Y).members_["one"].time_budget == 8.0
+
+
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", True])
 def test_a_budget_is_positive(seconds):
     with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):

@@ -23,7 +23,7 @@ from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
-from inducing.estimators.members import check_members, fit_member, fit_members, is_first_with_schema
+from inducing.estimators.members import check_members, count_copies, fit_member, fit_members, is_first_with_schema
 from inducing.estimators.model_weights import check_weights, find_weights, share_draws
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
@@ -85,14 +85,17 @@ class Auto(Predictions, BaseEstimator):
         check_consistent_length(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         candidates = {name: clone(each) for name, each in self._candidates().items()}
-        settings = {"random_state": seed, **self._settings(len(candidates))}
-        for each in candidates.values():
-            each.set_params(**settings, verbose=self.verbose or each.verbose)
-        if self.weights is not None:
-            weights, scores = check_weights(self.weights, candidates), dict[str, float]()
-            members = fit_members({name: candidates[name] for name in weights}, X, y, sample_weight)
-        else:
+        weights = None if self.weights is None else check_weights(self.weights, candidates)
+        # without weights each candidate may be fitted twice
+        settings = self._settings(2 * len(candidates) if weights is None else len(weights))
+        for each, copy_number in zip(candidates.values(), count_copies(candidates.values()), strict=True):
+            seeds = {"random_state": seed + copy_number}
+            each.set_params(**settings, **seeds, verbose=self.verbose or each.verbose)
+        if weights is None:
             members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
+        else:
+            members = fit_members({name: candidates[name] for name in weights}, X, y, sample_weight)
+            scores = dict[str, float]()
         return self._keep(members, weights, scores)
 
     def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
@@ -183,12 +186,9 @@ class Auto(Predictions, BaseEstimator):
             check_kind(f"candidates[{name!r}]", candidate, self.kind, f"a {self.kind.__name__.lower()} of inducing")
         return self.candidates
 
-    def _settings(self, num_candidates: int) -> dict[str, Any]:
+    def _settings(self, num_fits: int) -> dict[str, Any]:
         """The settings of all candidates that replace their own."""
-        budget = self.time_budget
-        if budget is not None:
-            # without weights each candidate may be fitted twice
-            budget = check_seconds(budget) / (len(self.weights) if self.weights else 2 * num_candidates)
+        budget = None if self.time_budget is None else check_seconds(self.time_budget) / num_fits
         settings = {"schema": self.schema, "max_steps": self.max_steps, "time_budget": budget, "device": self.device}
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -270,7 +270,8 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
         time_budget: Seconds of training for all fits together, in equal shares. Without weights there may be two fits of
             each candidate. The result then depends on the speed of the machine.
         device: Where to train, e.g. "cuda", for all candidates.
-        random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates.
+        random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates. Candidates with the
+            same settings have different seeds.
         verbose: Whether to show progress bars of all fits.
 
     Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.targets import LabelTargets
 from inducing.tables.errors import TableWarning
+
+
+def count_copies(models: Iterable[NetworkEstimator]) -> list[int]:
+    """For each model, the number of earlier models with the same settings, whatever their seeds."""
+    seen, numbers = Counter[str](), list[int]()
+    for model in models:
+        settings = str((type(model), model.get_params() | {"random_state": None}))
+        numbers.append(seen[settings])
+        seen[settings] += 1
+    return numbers
 
 
 def fit_members(models: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any) -> dict[str, NetworkEstimator]:
