@@ -13,7 +13,7 @@ SMALL = {"likelihood": "gaussian", "num_inducing": 15, "n_samples": 20, "max_ste
 
 
 class NeverFitted(inducing.BNNRegressor):
-    """An estimator for tests of what is checked before any fit."""
+    """A regressor that fails the test if it is fitted."""
 
     def fit(self, *arguments, **settings):
         raise AssertionError("it is fitted before the data are checked")

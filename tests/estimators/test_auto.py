@@ -377,3 +377,51 @@ def test_an_estimator_learns_the_effects_of_its_own_rows():
     effects = np.array(column.effects)[:, 0]
     assert np.corrcoef(effects, [float(level.removeprefix("level ")) for level in column.categories])[0, 1] > 0.99
     assert np.array_equal(model.predict(encoded), model.predict(table))
+
+
+def tiny(**settings):
+    return inducing.BNNRegressor([2], **{"max_steps": 1, **settings})
+
+
+def test_common_settings_replace_those_of_the_candidates():
+    candidates = {"one": tiny(max_steps=7, n_samples=5), "two": tiny(n_samples=5)}
+    own = inducing.AutoRegressor(candidates, weights={"one": 1, "two": 1}, random_state=0).fit(X, Y)
+    assert [len(member.history_) for member in own.members_.values()] == [7, 1]
+    common = inducing.AutoRegressor(
+        candidates, weights={"one": 1, "two": 1}, max_steps=2, device="cpu", time_budget=1000.0, random_state=0
+    ).fit(X, Y)
+    for member in common.members_.values():
+        assert len(member.history_) == 2
+        assert (member.max_steps, member.device, member.time_budget) == (2, "cpu", 500.0)
+    assert candidates["one"].max_steps == 7, "candidates are cloned"
+
+
+@pytest.mark.parametrize(("weights", "share"), [(None, 2.0), ({"one": 1.0}, 8.0), ({"one": 1.0, "two": 3.0}, 4.0)])
+def test_fits_share_the_time(weights, share):
+    """Without weights each of two candidates may be fitted twice."""
+    model = inducing.AutoRegressor({"one": tiny(), "two": tiny()}, weights=weights, time_budget=8.0, random_state=0)
+    assert {member.time_budget for member in model.fit(X, Y).members_.values()} == {share}
+
+
+def test_copies_of_a_model_have_different_seeds():
+    candidates = {"one": tiny(max_steps=3), "two": tiny(max_steps=3, random_state=1), "other": tiny()}
+    weights = {"one": 1.0, "two": 1.0, "other": 1.0}
+    members = inducing.AutoRegressor(candidates, weights=weights, random_state=0).fit(X, Y).members_
+    assert members["two"].random_state == members["one"].random_state + 1
+    assert members["other"].random_state == members["one"].random_state
+    assert not np.array_equal(members["one"].predict(X), members["two"].predict(X))
+    # settings of the blend may make candidates equal
+    model = inducing.AutoRegressor(candidates, weights=weights, max_steps=2, random_state=0).fit(X, Y)
+    assert len({member.random_state for member in model.members_.values()}) == 3
+
+
+def test_a_candidate_without_weight_has_no_share_of_the_time():
+    candidates = {"one": tiny(), "never": NeverFitted()}
+    model = inducing.AutoRegressor(candidates, weights={"one": 1.0, "never": 0.0}, time_budget=8.0, random_state=0)
+    assert model.fit(X, Y).members_["one"].time_budget == 8.0
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", True])
+def test_a_budget_is_positive(seconds):
+    with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):
+        inducing.AutoRegressor({"one": NeverFitted()}, time_budget=seconds).fit(X, Y)

@@ -1,10 +1,11 @@
-"""The models of a blend: their fits, their common settings, and what they must have in common."""
+"""The models of a blend: their fits, and what they must have in common."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import inducing
+from inducing.estimators.members import count_copies
 from tests.estimators.examples import NeverFitted
 
 RANDOM = np.random.default_rng(0)
@@ -38,42 +39,6 @@ def test_models_that_cannot_be_blended_are_refused_before_the_third_fit():
         inducing.AutoRegressor(candidates).fit(X, np.abs(Y).round())
 
 
-def test_common_settings_replace_those_of_the_candidates():
-    candidates = {"one": small(max_steps=7, n_samples=5), "two": small(n_samples=5)}
-    own = inducing.AutoRegressor(candidates, weights={"one": 1, "two": 1}, random_state=0).fit(X, Y)
-    assert [len(member.history_) for member in own.members_.values()] == [7, 1]
-    common = inducing.AutoRegressor(
-        candidates, weights={"one": 1, "two": 1}, max_steps=2, device="cpu", time_budget=1000.0, random_state=0
-    ).fit(X, Y)
-    for member in common.members_.values():
-        assert len(member.history_) == 2
-        assert (member.max_steps, member.device, member.time_budget) == (2, "cpu", 500.0)
-    assert candidates["one"].max_steps == 7, "candidates are cloned"
-
-
-@pytest.mark.parametrize(("weights", "share"), [(None, 2.0), ({"one": 1.0}, 8.0), ({"one": 1.0, "two": 3.0}, 4.0)])
-def test_fits_share_the_time(weights, share):
-    """Without weights each of two candidates may be fitted twice."""
-    model = inducing.AutoRegressor({"one": small(), "two": small()}, weights=weights, time_budget=8.0, random_state=0)
-    assert {member.time_budget for member in model.fit(X, Y).members_.values()} == {share}
-
-
-def test_copies_of_a_model_have_different_seeds():
-    candidates = {"one": small(max_steps=3), "two": small(max_steps=3, random_state=1), "other": small()}
-    weights = {"one": 1.0, "two": 1.0, "other": 1.0}
-    members = inducing.AutoRegressor(candidates, weights=weights, random_state=0).fit(X, Y).members_
-    assert members["two"].random_state == members["one"].random_state + 1
-    assert members["other"].random_state == members["one"].random_state
-    assert not np.array_equal(members["one"].predict(X), members["two"].predict(X))
-
-
-def test_a_candidate_without_weight_has_no_share_of_the_time():
-    candidates = {"one": small(), "never": NeverFitted()}
-    model = inducing.AutoRegressor(candidates, weights={"one": 1.0, "never": 0.0}, time_budget=8.0, random_state=0)
-    assert model.fit(X, Y).members_["one"].time_budget == 8.0
-
-
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", True])
-def test_a_budget_is_positive(seconds):
-    with pytest.raises(ValueError, match="time_budget must be a positive number of seconds"):
-        inducing.AutoRegressor({"one": NeverFitted()}, time_budget=seconds).fit(X, Y)
+def test_copies_are_models_with_the_same_settings_apart_from_seed_and_verbosity():
+    models = [small(), small(random_state=1), small(max_steps=2), inducing.DeepGPRegressor(), small(verbose=True)]
+    assert count_copies(models) == [0, 1, 0, 0, 2]

@@ -108,14 +108,15 @@ def test_the_tables_leave_cells_empty_and_compare():
         assert toy.tables([alone]) == [], "there is nothing to compare"
 
 
-def test_distances_are_means_over_the_splits_that_have_hmc():
+def test_distances_are_means_over_the_splits_that_all_have():
     zeros, ones = np.zeros(201), np.ones(201)
-    results = [result("global", value * ones, ones, split) for split, value in enumerate((1.0, 3.0, 100.0))]
-    results += [result("hmc", zeros, ones, split) for split in (1, 0)]
+    results = [result("global", value * ones, ones, split) for split, value in enumerate((1.0, 3.0, 100.0, 100.0))]
+    results += [result("local", 5 * ones, ones, split) for split in (1, 0, 3)]
+    results += [result("hmc", zeros, ones, split) for split in (2, 1, 0)]
     found = toy.distances_from_hmc(results)
-    assert list(found) == ["global"]
-    assert found["global"]["mean all"] == pytest.approx(2.0)
-    assert len(toy.draw_predictions(results).axes) == 2, "one split"
+    assert {name: each["mean all"] for name, each in found.items()} == pytest.approx({"global": 2.0, "local": 5.0})
+    assert len(toy.draw_predictions(results).axes) == 3, "one split"
+    assert toy.distances_from_hmc([results[0], results[-2]]) == {}, "no split has both"
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The command line: `inducing fit`, `predict`, `export`, `demo`, `reproduce`, `report`, `data` and `bench`.
 
-Commands about tables have a file each, with their name.
+`fit`, `predict` and `export` are in files of these names.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import typer
 from rich.console import Console
 
 from inducing.checks import check_known
-from inducing.cli.export import export
-from inducing.cli.fit import fit
+from inducing.cli import export, fit, predict
 from inducing.cli.messages import one_line_errors
-from inducing.cli.predict import predict
 from inducing.data import catalogue
 from inducing.experiments.demo import demo as run_demo
 from inducing.experiments.engine import report as reports
@@ -28,7 +26,7 @@ from inducing.experiments.engine.registry import EXPERIMENTS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data_app = typer.Typer(add_completion=False, help="List, download and check datasets.")
-for command in (fit, predict, export):
+for command in (fit.fit, predict.predict, export.export):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

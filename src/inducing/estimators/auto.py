@@ -30,7 +30,7 @@ from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regres
 from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.estimators.targets import observed_rows
-from inducing.inference.time_budget import check_seconds
+from inducing.inference.time_budget import check_time_budget
 from inducing.saving import register
 from inducing.saving.values import shorten, take
 from inducing.tables.schema import EncodedTable, Schema
@@ -88,9 +88,10 @@ class Auto(Predictions, BaseEstimator):
         weights = None if self.weights is None else check_weights(self.weights, candidates)
         # without weights each candidate may be fitted twice
         settings = self._settings(2 * len(candidates) if weights is None else len(weights))
-        for each, copy_number in zip(candidates.values(), count_copies(candidates.values()), strict=True):
-            seeds = {"random_state": seed + copy_number}
-            each.set_params(**settings, **seeds, verbose=self.verbose or each.verbose)
+        for each in candidates.values():
+            each.set_params(**settings, verbose=self.verbose or each.verbose)
+        for each, copies in zip(candidates.values(), count_copies(candidates.values()), strict=True):
+            each.set_params(random_state=seed + copies)
         if weights is None:
             members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
         else:
@@ -187,8 +188,8 @@ class Auto(Predictions, BaseEstimator):
         return self.candidates
 
     def _settings(self, num_fits: int) -> dict[str, Any]:
-        """The settings of all candidates that replace their own."""
-        budget = None if self.time_budget is None else check_seconds(self.time_budget) / num_fits
+        """Settings that replace those of all candidates. The fits share the time."""
+        budget = None if self.time_budget is None else check_time_budget(self.time_budget) / num_fits
         settings = {"schema": self.schema, "max_steps": self.max_steps, "time_budget": budget, "device": self.device}
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -264,12 +265,12 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
             `TreeBNNRegressor` ("trees") with default settings.
         weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, in any unit. Only candidates
             with a weight are fitted, to all rows. Default: found by held-out rows.
-        schema: How columns of a table are encoded, for all candidates. See `BNNRegressor`. Default, here and for the next
-            three arguments: that of each candidate.
-        max_steps: Maximum number of steps of each fit, for all candidates.
-        time_budget: Seconds of training for all fits together, in equal shares. Without weights there may be two fits of
-            each candidate. The result then depends on the speed of the machine.
-        device: Where to train, e.g. "cuda", for all candidates.
+        schema: How columns of a table are encoded, see `BNNRegressor`. Default: that of each candidate.
+        max_steps: Maximum number of steps of each fit. Default: that of each candidate.
+        time_budget: Maximum seconds of training of all fits together, in equal shares. Without `weights` there are two
+            shares for each candidate, since it may be fitted again to all rows. Results depend on the speed of the machine.
+            Default: that of each candidate.
+        device: Where to train, e.g. "cuda". Default: that of each candidate.
         random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates. Candidates with the
             same settings have different seeds.
         verbose: Whether to show progress bars of all fits.

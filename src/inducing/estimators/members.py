@@ -13,10 +13,10 @@ from inducing.tables.errors import TableWarning
 
 
 def count_copies(models: Iterable[NetworkEstimator]) -> list[int]:
-    """For each model, the number of earlier models with the same settings, whatever their seeds."""
+    """For each model, count earlier models with the same settings, apart from seed and verbosity."""
     seen, numbers = Counter[str](), list[int]()
     for model in models:
-        settings = str((type(model), model.get_params() | {"random_state": None}))
+        settings = str((type(model), model.get_params() | {"random_state": None, "verbose": None}))
         numbers.append(seen[settings])
         seen[settings] += 1
     return numbers

@@ -17,11 +17,9 @@ def draw_variances(results: list[store.Result]) -> figures.Figure:
     elbos, _ = COMPARISON.estimates(results, ELBO)
     figure, (row,) = figures.panels(1, len(elbos), (2.8, 3.0), sharey=True)
     for axes, (key, elbo) in zip(row, elbos.items(), strict=True):
-        ours, paper = ([variances[key] for variances in part] for part in zip(*found, strict=True))
-        axes.bar(layers - 0.2, [each.mean for each in ours], 0.38, color="#3465a4", label="ours")
-        axes.errorbar(
-            layers - 0.2, [each.mean for each in ours], [each.error for each in ours], fmt="none", color="#000000"
-        )
+        ours, paper = [own[key] for own, _ in found], [theirs[key] for _, theirs in found]
+        means, errors = [each.mean for each in ours], [each.error for each in ours]
+        axes.bar(layers - 0.2, means, 0.38, yerr=errors, color="#3465a4", label="ours")
         axes.bar(layers + 0.2, [each.mean for each in paper], 0.38, color="#bbbbbb", label="the paper")
         axes.set_title(f"{key[0]}\nELBO {elbo.text()}", fontsize=10)
         axes.set_xticks(layers, [f"layer {layer + 1}" for layer in layers])

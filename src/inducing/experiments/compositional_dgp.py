@@ -111,7 +111,7 @@ def draw_layers(results: list[store.Result]) -> figures.Figure:
 
     The runs are those of one split.
     """
-    results = figures.of_one_split(results)
+    results = figures.first_split(results)
     config = results[0]["config"]
     data = inducing.data.toy.composition(config["num_data"], config["data_seed"], config["noise_std"], HALF_RANGE)
     figure, rows = figures.panels(len(results), 3, (3.3, 2.5))

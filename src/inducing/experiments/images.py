@@ -7,11 +7,13 @@ factorised->global to global, and so do the predictions, also on images of anoth
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from inducing.files import write_atomically
 from inducing.inference.history import Record
 from inducing.nn.posteriors import LocalInducing, PosteriorOfLayers
 from inducing.nn.posteriors.point import PointEstimate
+from inducing.nn.priors import Prior, as_prior
 
 MODELS = {"lenet": models.lenet, "resnet8": models.resnet8, "resnet18": models.resnet18}
 NUM_LAYERS = {"lenet": 4, "resnet8": 8, "resnet18": 21}
@@ -78,7 +81,7 @@ class Config(training.TrainingConfig):
         hidden_log_precision: Initial log-precision of all global layers except the last. Default: the paper's, -4.
         last_local: Number of inducing inputs of a last layer with a local posterior. Default: the number of its inputs,
             3,137 in the network for MNIST.
-        prior_start: `SpatialIWPrior(initial=...)`. Default: that of the prior.
+        prior_start: `initial` of the prior, for priors that have it. Default: that of the prior.
         autocast: Name of the dtype in which training runs the data, e.g. "bfloat16". Default: float32. Everything else is
             in float32.
     """
@@ -186,16 +189,20 @@ def _brief_scores(predictive: inducing.Predictive, y: Tensor) -> list[float]:
 
 def build_network(config: Config, x: Tensor, y: Tensor) -> inducing.Network:
     """The network of a configuration, with inducing points at the first images."""
-    start = config.prior_start
-    settings = {
-        "prior": config.prior if start is None else inducing.SpatialIWPrior(initial=start),
-        **training.initial_values(config, x, y),
-    }
+    settings = {"prior": config.prior, **training.initial_values(config, x, y)}
     if config.posterior == "plain":
         settings |= {"prior": "standard", "inducing_points": None, "inducing_targets": None}
     elif config.inducing_size is not None:
         settings["inducing_points"] = _centre_crop(settings["inducing_points"], config.inducing_size)
+    if config.prior_start is not None:
+        settings["prior"] = _with_initial(config.prior, config.prior_start)
     return MODELS[config.model](tuple(x.shape[1:]), 10, config.channels, posterior=_posterior(config), **settings)
+
+
+def _with_initial(name: str, initial: float) -> Prior:
+    """A prior whose posterior has this initial value."""
+    prior: Any = as_prior(name)
+    return dataclasses.replace(prior, initial=initial)
 
 
 def _posterior(config: Config) -> PosteriorOfLayers:

@@ -139,11 +139,11 @@ def layer_variances(
 
 
 def draw_predictions(results: list[store.Result], title: str = "{posterior}") -> figures.Figure:
-    """A panel for each run of one split: data, predictive mean, one standard deviation.
+    """A panel for each run of the first split: data, predictive mean, one standard deviation.
 
     Fields of the configuration fill the title.
     """
-    results = figures.of_one_split(results)
+    results = figures.first_split(results)
     figure, (row,) = figures.panels(1, len(results), (3.1, 3.0), sharey=True)
     for axes, result in zip(row, results, strict=True):
         config, metrics = result["config"], result["metrics"]
@@ -177,30 +177,33 @@ def distances(result: store.Result, reference: store.Result) -> dict[str, float]
 
 
 def distances_from_hmc(results: list[store.Result]) -> dict[str, dict[str, float]]:
-    """The distances of each posterior from HMC on the same data, as means over the splits that have both."""
-    references = {each["config"]["split"]: each for each in results if each["config"]["posterior"] == "hmc"}
-    found = defaultdict[str, list[dict[str, float]]](list)
+    """The distances of each posterior from HMC on the same data, as means over the splits that all of them have."""
+    runs = defaultdict[str, dict[int, store.Result]](dict)
     for result in results:
-        posterior, split = result["config"]["posterior"], result["config"]["split"]
-        if posterior != "hmc" and split in references:
-            found[posterior].append(distances(result, references[split]))
-    return {
-        posterior: {name: float(np.mean([each[name] for each in splits])) for name in splits[0]}
-        for posterior, splits in found.items()
-    }
+        runs[result["config"]["posterior"]][result["config"]["split"]] = result
+    references = runs.pop("hmc", {})
+    splits = [split for split in references if all(split in found for found in runs.values())]
+    if not splits:
+        return {}
+    means = {}
+    for posterior, found in runs.items():
+        each = [distances(found[split], references[split]) for split in splits]
+        means[posterior] = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+    return means
 
 
 def tables(results: list[store.Result]) -> list[Table]:
-    """The distance of each posterior from HMC, if there is a run of HMC and another one."""
+    """Distances from HMC on the same data. There is no table if no split has runs of HMC and of all other posteriors."""
     found = distances_from_hmc(results)
     if not found:
         return []
     rows = [[posterior, *(f"{distance:.3f}" for distance in each.values())] for posterior, each in found.items()]
     chains = [each["metrics"] for each in results if each["config"]["posterior"] == "hmc"]
     note = (
-        f"The scale of y is 1. HMC: R-hat at most {max(each['r_hat'] for each in chains):.3f}, effective sample size at "
-        f"least {min(each['ess'] for each in chains):.0f}, acceptance at least "
-        f"{min(each['acceptance'] for each in chains):.2f}, {sum(each['divergences'] for each in chains)} divergences."
+        "Means over the splits that have all of these runs. The scale of y is 1. HMC: R-hat at most "
+        f"{max(each['r_hat'] for each in chains):.3f}, effective sample size at least "
+        f"{min(each['ess'] for each in chains):.0f}, acceptance at least {min(each['acceptance'] for each in chains):.2f}, "
+        f"{sum(each['divergences'] for each in chains)} divergences."
     )
     title = "Distance from HMC: RMS difference of the predictive mean and standard deviation"
     return [Table(["posterior", *next(iter(found.values()))], rows, title, note)]

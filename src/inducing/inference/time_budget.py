@@ -32,8 +32,8 @@ TRIAL_STEPS, TRIAL_SHARE = 20, 0.05
 PLANNED_SHARE = 0.9
 
 
-def check_seconds(seconds: Any) -> float:
-    """Return a time budget. Raise an error for anything but a positive number."""
+def check_time_budget(seconds: Any) -> float:
+    """Check that a time budget is a positive number of seconds, and return it."""
     is_number = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
     if not (is_number and seconds > 0):
         raise ValueError(f"time_budget must be a positive number of seconds, got {seconds!r}")
@@ -56,7 +56,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         if self.seconds is not None:
-            check_seconds(self.seconds)
+            check_time_budget(self.seconds)
 
     @property
     def remaining(self) -> float:

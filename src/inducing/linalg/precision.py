@@ -22,7 +22,7 @@ Weights = Float[Tensor, "#S #G F C"]
 
 
 class Expectation(NamedTuple):
-    """What is expected of a random matrix P.
+    """Expectations of a random matrix P.
 
     Arguments:
         mean: E[P].
@@ -38,15 +38,15 @@ class ScaleMoments(NamedTuple):
 
     Arguments:
         mean: E[s].
-        log: E[log s].
+        mean_log: E[log s].
     """
 
     mean: Float[Tensor, "#S"]
-    log: Float[Tensor, "#S"]
+    mean_log: Float[Tensor, "#S"]
 
     def to(self, dtype: torch.dtype) -> ScaleMoments:
         """Return the moments in another dtype."""
-        return ScaleMoments(self.mean.to(dtype), self.log.to(dtype))
+        return ScaleMoments(self.mean.to(dtype), self.mean_log.to(dtype))
 
 
 class Precision(ABC):
@@ -87,7 +87,7 @@ class Precision(ABC):
         """Return log |P|."""
 
     def expectation(self) -> Expectation:
-        """Return what is expected of the distribution that P is a sample of: P itself, if it is not random."""
+        """Return E[P] and E[log |P|] under the distribution that P was sampled from; P and log |P| if it is not random."""
         return Expectation(self, self.logdet())
 
     def diagonal(self) -> Float[Tensor, "#S F"]:
@@ -112,9 +112,9 @@ class ScaledIdentity(Precision):
     """P = scale I.
 
     Arguments:
-        scale: The scale.
+        scale: One value per sample, or one for all samples.
         features: F.
-        moments: Moments of the scale, if it is a sample.
+        moments: Moments of the distribution that the scale was sampled from. None: the scale is not random.
     """
 
     scale: Float[Tensor, "#S"]
@@ -151,7 +151,7 @@ class ScaledIdentity(Precision):
     def expectation(self) -> Expectation:
         if self.moments is None:
             return super().expectation()
-        return Expectation(ScaledIdentity(self.moments.mean, self.features), self.features * self.moments.log)
+        return Expectation(ScaledIdentity(self.moments.mean, self.features), self.features * self.moments.mean_log)
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
         samples = self.scale.shape[0]
@@ -233,6 +233,18 @@ class Pair(Precision):
     def colour(self, noise: Weights) -> Weights:
         return self._apply(self.first.colour, self.last.colour, noise)
 
+    def logdet(self) -> Float[Tensor, "#S"]:
+        return self._logdet(self.first.logdet(), self.last.logdet())
+
+    def expectation(self) -> Expectation:
+        # the two matrices are independent: E[A (x) B] = E[A] (x) E[B]
+        first, last = self.first.expectation(), self.last.expectation()
+        return Expectation(type(self)(first.mean, last.mean), self._logdet(first.logdet, last.logdet))
+
+    @abstractmethod
+    def _logdet(self, first: Tensor, last: Tensor) -> Float[Tensor, "#S"]:
+        """Return the log-determinant, given those of the two matrices."""
+
     @abstractmethod
     def _apply(self, first: Callable[[Tensor], Tensor], last: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
         """Apply an operation of each of the two matrices."""
@@ -254,14 +266,8 @@ class Kronecker(Pair):
         product = self.first.dense()[:, :, None, :, None] * self.last.dense()[:, None, :, None, :]
         return product.reshape(-1, self.size, self.size)
 
-    def logdet(self) -> Float[Tensor, "#S"]:
-        return self.last.size * self.first.logdet() + self.first.size * self.last.logdet()
-
-    def expectation(self) -> Expectation:
-        # independent factors: E[A (x) B] = E[A] (x) E[B]
-        first, last = self.first.expectation(), self.last.expectation()
-        logdet = self.last.size * first.logdet + self.first.size * last.logdet
-        return Expectation(Kronecker(first.mean, last.mean), logdet)
+    def _logdet(self, first: Tensor, last: Tensor) -> Float[Tensor, "#S"]:
+        return self.last.size * first + self.first.size * last
 
     def diagonal(self) -> Float[Tensor, "#S F"]:
         return (self.first.diagonal()[:, :, None] * self.last.diagonal()[:, None, :]).flatten(1)
@@ -288,12 +294,8 @@ class BlockDiagonal(Pair):
         first = pad(self.first.dense(), (0, self.last.size, 0, self.last.size))
         return first + pad(self.last.dense(), (self.first.size, 0, self.first.size, 0))
 
-    def logdet(self) -> Float[Tensor, "#S"]:
-        return self.first.logdet() + self.last.logdet()
-
-    def expectation(self) -> Expectation:
-        first, last = self.first.expectation(), self.last.expectation()
-        return Expectation(BlockDiagonal(first.mean, last.mean), first.logdet + last.logdet)
+    def _logdet(self, first: Tensor, last: Tensor) -> Float[Tensor, "#S"]:
+        return first + last
 
     def diagonal(self) -> Float[Tensor, "#S F"]:
         return _concatenate(self.first.diagonal(), self.last.diagonal(), 1)

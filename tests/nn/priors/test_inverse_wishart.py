@@ -241,7 +241,7 @@ def test_the_evidence_is_that_of_wishart_covariances(name):
         torch.zeros(6, dtype=torch.float64), x @ prior_covariance @ x.mT + 0.3 * eye(6)
     )
     densities = marginal.log_prob(y[:, 0]).exp()
-    layer = inducing.Linear(2, 1, bias=False, prior=type(as_prior(name))("sample", initial=1.0), posterior="optimal")
+    layer = inducing.Linear(2, 1, bias=False, prior=type(as_prior(name))(kl="sample"), posterior="optimal")
     network = inducing.Network([layer], inducing_points=x, inducing_targets=y, learn_inducing_locations=False).double()
     elbo = inducing.ELBO(network, inducing.Gaussian(0.3).double(), num_data=6)
     ratio = elbo(x, y, draws, generator=seeded()).samples.detach().exp()
@@ -260,7 +260,7 @@ def test_the_evidence_by_quadrature():
         return torch.distributions.MultivariateNormal(zeros, covariance).log_prob(y[:, 0]).exp().item()
 
     evidence, _ = scipy.integrate.quad(lambda t: math.exp(-t) * likelihood(t), 0, 60)
-    layer = inducing.Linear(2, 1, bias=False, prior=inducing.SpatialIWPrior("sample", initial=1.0), posterior="optimal")
+    layer = inducing.Linear(2, 1, bias=False, prior=inducing.SpatialIWPrior(kl="sample"), posterior="optimal")
     network = inducing.Network([layer], inducing_points=x, inducing_targets=y, learn_inducing_locations=False).double()
     elbo = inducing.ELBO(network, inducing.Gaussian(0.3).double(), num_data=6)
     ratio = elbo(x, y, 20_000, generator=seeded()).samples.detach().exp() / evidence
@@ -293,7 +293,7 @@ def test_the_start_has_the_mean_covariance_of_neal(name, initial):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("initial", [0.0, -1.0, math.inf, math.nan])
 def test_a_start_that_is_not_positive_is_refused(name, initial):
-    with pytest.raises(ValueError, match="needs a positive, finite initial"):
+    with pytest.raises(ValueError, match="initial must be positive and finite"):
         type(as_prior(name))(initial=initial)
 
 

@@ -27,7 +27,7 @@ Changes = Mapping[str, Any]
 # nats per data point: training has converged if twice the steps change the ELBO of split 0 by less
 CONVERGED = 0.02
 
-# for each experiment the arguments `title`, `grid`, `presets` and, if there are any, `remarks`, and changes of `paper`
+# by experiment: arguments of `Experiment`, and `paper`, changes of the paper's settings
 DESCRIPTIONS: dict[str, Any] = tomllib.loads((resources.files(experiments) / "experiments.toml").read_text())
 
 
@@ -74,7 +74,8 @@ class Experiment:
             begin with "cpu-" are variants of "cpu", with tables of their own.
         remarks: Text about the presets for the page of the experiment.
         since: The first revision of the package whose runs are up to date (`store.REVISION`).
-        later: Runs of which this revision is a later one: values of the configuration by field, and "since".
+        later: Exceptions to `since`. Each has lists of values of fields, and "since", the first revision whose runs with
+            these values are up to date.
     """
 
     name: str
@@ -177,9 +178,8 @@ class Experiment:
 
     def since_of(self, config: Mapping[str, Any]) -> int:
         """The first revision of the package whose run with this configuration is up to date."""
-        rules = (dict(rule) for rule in self.later)
-        found = [rule.pop("since") for rule in rules if all(config[key] in rule[key] for key in rule if key != "since")]
-        return max([self.since, *found])
+        rules = [rule for rule in self.later if all(config[key] in rule[key] for key in rule.keys() - {"since"})]
+        return max([self.since, *(rule["since"] for rule in rules)])
 
     def sort(self, results: Iterable[Result]) -> list[Result]:
         """Put results in the order of the grid, with the splits of a row together."""
@@ -202,10 +202,11 @@ class Experiment:
         for key in dict.fromkeys(key for part in parts for key in part):
             given = [part.get(key, paper[key]) for part in parts]
             if key in self.grid:
-                # all parts together
-                given = [[value for value in self.grid[key] if any(value in values for values in given)]]
-                if given == [list(self.grid[key])]:
+                # the union over the parts
+                used = [value for value in self.grid[key] if any(value in values for values in given)]
+                if used == list(self.grid[key]):
                     continue
+                given = [used]
             values = dict.fromkeys(map(_words, given))
             words[key] = f"{key} {' or '.join(values)}"
             # None: the paper's value depends on other settings

@@ -37,8 +37,8 @@ def panels(rows: int, columns: int, size: tuple[float, float], **settings: Any) 
     return figure, axes
 
 
-def of_one_split(results: list[Result]) -> list[Result]:
-    """The results of the first split that has results, for figures of single runs."""
+def first_split(results: list[Result]) -> list[Result]:
+    """Results of the lowest split that has any, for figures of single runs."""
     first = min(result["config"]["split"] for result in results)
     return [result for result in results if result["config"]["split"] == first]
 

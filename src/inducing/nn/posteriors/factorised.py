@@ -27,7 +27,7 @@ class Factorised(WeightPosterior):
         local_reparameterisation: Whether to sample the outputs for each row instead of the weights (Kingma et al., 2015).
             Gradients are less noisy, but rows do not share a function, so no layer with inducing points can follow.
         initial_variance: Initial variance of the weights, multiplied by sqrt(fan-in).
-        kl: "closed_form", or one "sample" of log Q - log P.
+        kl: "closed_form", also over the variables of the prior, or one "sample" of log Q - log P.
     """
 
     local_reparameterisation: bool = False
@@ -68,7 +68,7 @@ class FactorisedWeights(WeightModule):
             return WeightSample(weights, self.closed_form_kl(prior).expand(context.num_samples))
         # log Q - log P = -|z|^2/2 - sum(log variance)/2 + w'Pw/2 - logdet(P)/2, added up in float64
         squares = noise.square().sum((1, 2), dtype=torch.float64)
-        kl = prior.quadratic(weights[:, None]).double() - squares - self._log_volume(prior)
+        kl = prior.quadratic(weights[:, None]).double() - squares - self._log_volume(prior.to(torch.float64).logdet())
         return WeightSample(weights, (kl / 2).to(weights.dtype))
 
     def log_density(
@@ -86,21 +86,20 @@ class FactorisedWeights(WeightModule):
     def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
         """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2.
 
-        The weights are independent of P. So if P is a sample of the variables of a prior, this is the expectation over P.
+        If P was sampled, e.g. with the scale of `ScalePrior`, return the expectation of this KL over the distribution of P,
+        which the weights do not depend on.
         """
         mean, variance = self.moments()
         precision, logdet = prior.to(torch.float64).expectation()
-        # added up in float64, since the terms of a wide layer are far larger than their sum
         precision = precision.to(mean.dtype)
+        # added up in float64, since the terms of a wide layer are far larger than their sum
         spread = (precision.diagonal()[..., None] * variance).sum((-2, -1), dtype=torch.float64)
         square = precision.quadratic(mean[None, None]).double()
-        volume = self._log_variance().sum(dtype=torch.float64) + mean.shape[-1] * logdet
-        return ((square + spread - volume - mean.numel()) / 2).to(mean.dtype)
+        return ((square + spread - self._log_volume(logdet) - mean.numel()) / 2).to(mean.dtype)
 
     def _log_variance(self) -> Float[Tensor, "F O"]:
         return LOG_PRECISION_SCALE * self.scaled_log_variance
 
-    def _log_volume(self, prior: Precision) -> Float[Tensor, "#S"]:
+    def _log_volume(self, logdet: Float[Tensor, "#S"]) -> Float[Tensor, "#S"]:
         """Return sum(log variance) + logdet(P), summed over all outputs."""
-        outputs = self.scaled_mean.shape[-1]
-        return self._log_variance().sum(dtype=torch.float64) + outputs * prior.to(torch.float64).logdet()
+        return self._log_variance().sum(dtype=torch.float64) + self.scaled_mean.shape[-1] * logdet
