@@ -91,7 +91,9 @@ def test_rows_of_weight_zero_do_not_choose():
 
 def test_the_default_candidates_and_errors():
     models = {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor, "trees": inducing.TreeBNNRegressor}
-    assert auto.AutoRegressor.defaults == models
+    assert inducing.AutoRegressor.default_candidates(1000) == models
+    assert list(inducing.AutoRegressor.default_candidates(1001)) == ["bnn", "second bnn", "trees"]
+    assert inducing.AutoClassifier.default_candidates(1001)["second bnn"] is inducing.BNNClassifier
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)
     with pytest.raises(TypeError, match="candidates must be estimators by name"):
@@ -415,10 +417,18 @@ def test_copies_of_a_model_have_different_seeds():
     assert len({member.random_state for member in model.members_.values()}) == 3
 
 
-def test_a_candidate_without_weight_has_no_share_of_the_time():
-    candidates = {"one": tiny(), "never": NeverFitted()}
+def test_a_candidate_without_weight_has_no_share_of_the_time_and_is_no_copy():
+    candidates = {"never": NeverFitted([2], max_steps=1), "one": tiny()}
+    alone = inducing.AutoRegressor({"one": tiny()}, weights={"one": 1.0}, random_state=0).fit(X, Y).members_["one"]
     model = inducing.AutoRegressor(candidates, weights={"one": 1.0, "never": 0.0}, time_budget=8.0, random_state=0)
-    assert model.fit(X, Y).members_["one"].time_budget == 8.0
+    member = model.fit(X, Y).members_["one"]
+    assert (member.time_budget, member.random_state) == (8.0, alone.random_state)
+
+
+def test_without_a_second_fit_the_whole_time_is_used(monkeypatch):
+    monkeypatch.setattr(auto, "MOST_HELD_OUT", 5)
+    model = inducing.AutoRegressor({"one": tiny(), "two": tiny()}, time_budget=8.0, random_state=0).fit(X, Y)
+    assert {member.time_budget for member in model.members_.values()} == {4.0}
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", True])

@@ -117,6 +117,8 @@ def test_distances_are_means_over_the_splits_that_all_have():
     assert {name: each["mean all"] for name, each in found.items()} == pytest.approx({"global": 2.0, "local": 5.0})
     assert len(toy.draw_predictions(results).axes) == 3, "one split"
     assert toy.distances_from_hmc([results[0], results[-2]]) == {}, "no split has both"
+    apart = [*results, result("prior->global", ones, ones, 7)]
+    assert toy.distances_from_hmc(apart) == found, "it has no split in common with HMC"
 
 
 @pytest.mark.slow

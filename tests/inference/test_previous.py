@@ -85,6 +85,18 @@ def test_gradients_are_those_of_the_bound():
     torch.testing.assert_close(gradient[0, 0], (above - below) / 2e-5, rtol=1e-5, atol=1e-5)
 
 
+def test_the_kl_of_factorised_weights_from_themselves_has_only_the_noise_of_their_number():
+    """The density of the weights given the sampled scale cancels. So the KL is given the same scale, not its expectation."""
+    torch.manual_seed(0)
+    prior = inducing.ScalePrior(initial=1.0)
+    network = inducing.models.mlp(2, 2, [50, 50], prior=prior, posterior="factorised").double()
+    objective = inducing.ELBO(network, inducing.Gaussian().double(), len(X), previous=copy.deepcopy(network))
+    kl = objective(X, Y, 500, generator=torch.Generator().manual_seed(0)).kl.sum(0)
+    assert abs(kl.mean() / kl.std() * len(kl) ** 0.5) < 4
+    num_weights = sum(layer.posterior.scaled_mean.numel() for _, layer in network.layers.bayesian_layers())
+    assert kl.std() < 1.1 * (num_weights / 2) ** 0.5
+
+
 def test_the_previous_network_is_a_constant_of_the_run(tmp_path):
     torch.manual_seed(0)
     previous = inducing.models.mlp(2, 2, [4], inducing_points=X[:7])

@@ -80,6 +80,13 @@ def test_the_automatic_choice_is_fitted_and_scored():
         make_estimator("auto", problem, prior="neal")
 
 
+def test_known_weights_may_come_from_another_number_of_rows():
+    problem = make_problem(make_table()[[*INPUTS, "price"]], ["price"])
+    estimator = make_estimator("auto", problem, {"second bnn": 0.5, "dgp": 0.5}, max_steps=1, random_state=0)
+    kinds = {name: type(each).__name__ for name, each in estimator.candidates.items()}
+    assert kinds == {"second bnn": "BNNRegressor", "dgp": "DeepGPRegressor"}
+
+
 def test_several_targets_are_measured_in_their_own_units():
     fitted = outcome("price", "weight")
     std = torch.from_numpy(fitted.problem.y[fitted.problem.train].std(0))

@@ -10,10 +10,10 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -37,6 +37,8 @@ from inducing.tables.schema import EncodedTable, Schema
 
 # held-out rows: a fifth, and of many rows a twentieth, but as many as a comparison needs
 HELD_OUT_SHARE, SHARE_OF_MANY, LEAST_OF_MANY, MOST_HELD_OUT = 0.2, 0.05, 400, 2000
+# With more rows, two networks are better than one and a deep Gaussian process, and take less time.
+FEW_ROWS = 1000
 # a smaller share of held-out rows is not worth another fit
 SHARE_TO_RETURN = 0.05
 # with fewer, no row would be held out
@@ -47,10 +49,28 @@ STATE: dict[str, Any] = {
 }  # fmt: skip
 
 
+class Division(NamedTuple):
+    """Rows to fit candidates to, and held-out rows.
+
+    Arguments:
+        train: Positions of the rows to fit to.
+        held_out: Positions of the held-out rows.
+        weights: Weights of all rows.
+        returns: Whether the models of the blend are fitted again to all rows.
+    """
+
+    train: Int[np.ndarray, " T"]
+    held_out: Int[np.ndarray, " H"]
+    weights: Float[np.ndarray, " N"]
+    returns: bool
+
+
 class Auto(Predictions, BaseEstimator):
     """What the automatic estimators share for regression and classification."""
 
-    defaults: ClassVar[Mapping[str, type[NetworkEstimator]]]
+    # default candidates for few and for many rows
+    few_rows: ClassVar[Mapping[str, type[NetworkEstimator]]]
+    many_rows: ClassVar[Mapping[str, type[NetworkEstimator]]]
     kind: ClassVar[type[NetworkEstimator]]
     members_: dict[str, NetworkEstimator]
     weights_: dict[str, float]
@@ -84,20 +104,16 @@ class Auto(Predictions, BaseEstimator):
         """
         check_consistent_length(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        candidates = {name: clone(each) for name, each in self._candidates().items()}
-        weights = None if self.weights is None else check_weights(self.weights, candidates)
-        # without weights each candidate may be fitted twice
-        settings = self._settings(2 * len(candidates) if weights is None else len(weights))
-        for each in candidates.values():
-            each.set_params(**settings, verbose=self.verbose or each.verbose)
-        for each, copies in zip(candidates.values(), count_copies(candidates.values()), strict=True):
-            each.set_params(random_state=seed + copies)
-        if weights is None:
-            members, weights, scores = self._choose(candidates, X, y, sample_weight, seed)
-        else:
-            members = fit_members({name: candidates[name] for name in weights}, X, y, sample_weight)
-            scores = dict[str, float]()
-        return self._keep(members, weights, scores)
+        candidates = {name: clone(each) for name, each in self._candidates(len(X)).items()}
+        if self.weights is not None:
+            weights = check_weights(self.weights, candidates)
+            candidates = {name: candidates[name] for name in weights}
+            self._set_params(candidates, seed, num_fits=len(candidates))
+            return self._keep(fit_members(candidates, X, y, sample_weight), weights, {})
+        division = self._hold_out(X, y, sample_weight, seed)
+        # if the held-out rows return, each candidate may be fitted twice
+        self._set_params(candidates, seed, num_fits=len(candidates) * (1 + division.returns))
+        return self._keep(*self._choose(candidates, X, y, sample_weight, division))
 
     def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
         """Condition the estimators of the blend on new rows, without a new fit. See `NetworkEstimator.update`."""
@@ -174,10 +190,15 @@ class Auto(Predictions, BaseEstimator):
         check_is_fitted(self, "members_")
         return self.members_
 
-    def _candidates(self) -> Mapping[str, NetworkEstimator]:
+    @classmethod
+    def default_candidates(cls, num_rows: int) -> Mapping[str, type[NetworkEstimator]]:
+        """The kinds of estimators to choose from, by name, for a number of rows."""
+        return cls.few_rows if num_rows <= FEW_ROWS else cls.many_rows
+
+    def _candidates(self, num_rows: int) -> Mapping[str, NetworkEstimator]:
         if self.candidates is None:
-            return {name: cls() for name, cls in self.defaults.items()}
-        example = f"{{'bnn': {next(iter(self.defaults.values())).__name__}()}}"
+            return {name: kind() for name, kind in self.default_candidates(num_rows).items()}
+        example = f"{{'bnn': {self.few_rows['bnn'].__name__}()}}"
         check_kind("candidates", self.candidates, Mapping, f"estimators by name, e.g. {example}")
         if not self.candidates:
             raise ValueError(f"candidates is empty. Leave it out, or pass estimators by name, e.g. {example}")
@@ -187,16 +208,18 @@ class Auto(Predictions, BaseEstimator):
             check_kind(f"candidates[{name!r}]", candidate, self.kind, f"a {self.kind.__name__.lower()} of inducing")
         return self.candidates
 
-    def _settings(self, num_fits: int) -> dict[str, Any]:
-        """Settings that replace those of all candidates. The fits share the time."""
+    def _set_params(self, candidates: Mapping[str, NetworkEstimator], seed: int, num_fits: int) -> None:
+        """Replace settings of the candidates by those that are given for all. The fits share the time."""
         budget = None if self.time_budget is None else check_time_budget(self.time_budget) / num_fits
         settings = {"schema": self.schema, "max_steps": self.max_steps, "time_budget": budget, "device": self.device}
-        return {name: value for name, value in settings.items() if value is not None}
+        given = {name: value for name, value in settings.items() if value is not None}
+        for each in candidates.values():
+            each.set_params(**given, verbose=self.verbose or each.verbose)
+        for each, copies in zip(candidates.values(), count_copies(candidates.values()), strict=True):
+            each.set_params(random_state=seed + copies)
 
-    def _choose(
-        self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, seed: int
-    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float]]:
-        """Fitted estimators, their weights, and the scores of all candidates."""
+    def _hold_out(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Division:
+        """Divide the rows into those to fit the candidates to, and those that weight them."""
         row_weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if not (row_weights > 0).any():
             raise ValueError("all sample weights are zero")
@@ -206,13 +229,19 @@ class Auto(Predictions, BaseEstimator):
         if num_rows < FEWEST_ROWS:
             raise ValueError(
                 f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
-                f"Fit one estimator, e.g. {next(iter(self.defaults.values())).__name__}"
+                f"Fit one estimator, e.g. {self.few_rows['bnn'].__name__}"
             )
         number = _count_held_out(num_rows)
         train, held_out = (rows[part] for part in hold_out_rows(self._groups(targets)[rows], number, seed))
         if not len(held_out):
             raise ValueError("each class has only one row, so no row can be held out. For numbers, use AutoRegressor")
-        returns = len(held_out) > SHARE_TO_RETURN * num_rows
+        return Division(train, held_out, row_weights, len(held_out) > SHARE_TO_RETURN * num_rows)
+
+    def _choose(
+        self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, division: Division
+    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float]]:
+        """Fitted estimators, their weights, and the scores of all candidates."""
+        train, held_out, row_weights, returns = division
         columns, fitted = [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
@@ -262,14 +291,15 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
-            `TreeBNNRegressor` ("trees") with default settings.
+            `TreeBNNRegressor` ("trees") with default settings. With more than 1,000 rows, a second `BNNRegressor` with
+            another seed ("second bnn") replaces the deep Gaussian process.
         weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, in any unit. Only candidates
             with a weight are fitted, to all rows. Default: found by held-out rows.
         schema: How columns of a table are encoded, see `BNNRegressor`. Default: that of each candidate.
         max_steps: Maximum number of steps of each fit. Default: that of each candidate.
-        time_budget: Maximum seconds of training of all fits together, in equal shares. Without `weights` there are two
-            shares for each candidate, since it may be fitted again to all rows. Results depend on the speed of the machine.
-            Default: that of each candidate.
+        time_budget: Maximum seconds of training of all fits together, in equal shares. Without `weights` and with at most
+            about 8,000 rows, there are two shares for each candidate, since it may be fitted again to all rows. Results
+            depend on the speed of the machine. Default: that of each candidate.
         device: Where to train, e.g. "cuda". Default: that of each candidate.
         random_state: Seed of the held-out rows and of all fits, in place of the seeds of the candidates. Candidates with the
             same settings have different seeds.
@@ -288,7 +318,8 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     """
 
     kind: ClassVar = Regressor
-    defaults: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
+    few_rows: ClassVar = {"bnn": BNNRegressor, "dgp": DeepGPRegressor, "trees": TreeBNNRegressor}
+    many_rows: ClassVar = {"bnn": BNNRegressor, "second bnn": BNNRegressor, "trees": TreeBNNRegressor}
 
 
 @register
@@ -307,7 +338,8 @@ class AutoClassifier(PredictionsOfClasses, Auto):
     """
 
     kind: ClassVar = Classifier
-    defaults: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier, "trees": TreeBNNClassifier}
+    few_rows: ClassVar = {"bnn": BNNClassifier, "dgp": DeepGPClassifier, "trees": TreeBNNClassifier}
+    many_rows: ClassVar = {"bnn": BNNClassifier, "second bnn": BNNClassifier, "trees": TreeBNNClassifier}
 
     def _groups(self, targets: np.ndarray) -> np.ndarray:
         return targets

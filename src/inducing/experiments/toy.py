@@ -177,16 +177,18 @@ def distances(result: store.Result, reference: store.Result) -> dict[str, float]
 
 
 def distances_from_hmc(results: list[store.Result]) -> dict[str, dict[str, float]]:
-    """The distances of each posterior from HMC on the same data, as means over the splits that all of them have."""
-    runs = defaultdict[str, dict[int, store.Result]](dict)
+    """The distances of each posterior from HMC on the same data, as means over the splits that all of them have.
+
+    Posteriors that have no split in common with HMC are left out.
+    """
+    every = defaultdict[str, dict[int, store.Result]](dict)
     for result in results:
-        runs[result["config"]["posterior"]][result["config"]["split"]] = result
-    references = runs.pop("hmc", {})
+        every[result["config"]["posterior"]][result["config"]["split"]] = result
+    references = every.pop("hmc", {})
+    runs = {posterior: found for posterior, found in every.items() if found.keys() & references.keys()}
     splits = [split for split in references if all(split in found for found in runs.values())]
-    if not splits:
-        return {}
     means = {}
-    for posterior, found in runs.items():
+    for posterior, found in runs.items() if splits else ():
         each = [distances(found[split], references[split]) for split in splits]
         means[posterior] = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
     return means

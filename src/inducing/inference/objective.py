@@ -167,7 +167,11 @@ class ELBO(nn.Module):
         x, y = check_data(self.network, self.likelihood, x, y)
         if num_rows is None or len(x):
             check_rows(x, y)
-        draw = self.network.draw(num_samples, generator, likelihood=self.likelihood, closed_form_kl=closed_form_kl)
+        # log Q_old - log P of the sampled variables is subtracted from the KL given the same variables
+        given_prior = self.previous is not None
+        draw = self.network.draw(
+            num_samples, generator, likelihood=self.likelihood, closed_form_kl=closed_form_kl, given_prior=given_prior
+        )
         scale = self.num_data / (len(x) if num_rows is None else num_rows)
         batch = [tensor for tensor in (x, y, weights) if tensor is not None]
         if micro_batch_size is not None:

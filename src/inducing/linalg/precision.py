@@ -44,10 +44,6 @@ class ScaleMoments(NamedTuple):
     mean: Float[Tensor, "#S"]
     mean_log: Float[Tensor, "#S"]
 
-    def to(self, dtype: torch.dtype) -> ScaleMoments:
-        """Return the moments in another dtype."""
-        return ScaleMoments(self.mean.to(dtype), self.mean_log.to(dtype))
-
 
 class Precision(ABC):
     """A symmetric positive definite F x F matrix P = HH' that all outputs share, one per sample or one for all samples."""
@@ -114,7 +110,7 @@ class ScaledIdentity(Precision):
     Arguments:
         scale: One value per sample, or one for all samples.
         features: F.
-        moments: Moments of the distribution that the scale was sampled from. None: the scale is not random.
+        moments: Moments, in float64, of the distribution that the scale was sampled from. None: the scale is not random.
     """
 
     scale: Float[Tensor, "#S"]
@@ -130,8 +126,7 @@ class ScaledIdentity(Precision):
         return self.scale.requires_grad
 
     def to(self, dtype: torch.dtype) -> Precision:
-        moments = None if self.moments is None else self.moments.to(dtype)
-        return ScaledIdentity(self.scale.to(dtype), self.features, moments)
+        return ScaledIdentity(self.scale.to(dtype), self.features, self.moments)
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         return torch.diag_embed(self.diagonal())
@@ -151,7 +146,8 @@ class ScaledIdentity(Precision):
     def expectation(self) -> Expectation:
         if self.moments is None:
             return super().expectation()
-        return Expectation(ScaledIdentity(self.moments.mean, self.features), self.features * self.moments.mean_log)
+        dtype, (mean, mean_log) = self.scale.dtype, self.moments
+        return Expectation(ScaledIdentity(mean.to(dtype), self.features), (self.features * mean_log).to(dtype))
 
     def add_to(self, gram: Float[Tensor, "#S G F F"]) -> Float[Tensor, "#S G F F"]:
         samples = self.scale.shape[0]

@@ -37,7 +37,7 @@ class InverseWishartSample(Precision):
     Arguments:
         root: G.
         bartlett: T.
-        degrees: nu.
+        degrees: nu, in float64 for the difference nu - d - 1.
     """
 
     root: Root
@@ -53,7 +53,7 @@ class InverseWishartSample(Precision):
         return self.root.requires_grad or self.bartlett.requires_grad
 
     def to(self, dtype: torch.dtype) -> InverseWishartSample:
-        return InverseWishartSample(self.root.to(dtype), self.bartlett.to(dtype), self.degrees.to(dtype))
+        return InverseWishartSample(self.root.to(dtype), self.bartlett.to(dtype), self.degrees)
 
     def dense(self) -> Float[Tensor, "#S F F"]:
         # H' = T^-1 G'
@@ -78,10 +78,11 @@ class InverseWishartSample(Precision):
         return logdet(self.root) - logdet(self.bartlett)
 
     def expectation(self) -> Expectation:
-        # E[L] = Psi / (nu - d - 1), which exists for nu > d + 1;  E[log |L|] = log |Psi| - d log 2 - psi_d(nu/2)
-        mean = self.root @ self.root.mT / (self.degrees - self.size - 1)[:, None, None]
-        shapes = _shapes(self.degrees, self.size)
-        return Expectation(Dense(mean), logdet(self.root) - self.size * math.log(2) - shapes.digamma().sum(-1))
+        # E[L] = Psi / (nu - d - 1), infinite for nu <= d + 1;  E[log |L|] = log |Psi| - d log 2 - psi_d(nu/2)
+        dtype, root = self.root.dtype, self.root.double()
+        mean = root @ root.mT / (self.degrees - self.size - 1).clamp_min(0.0)[:, None, None]
+        volume = logdet(root) - self.size * math.log(2) - _shapes(self.degrees, self.size).digamma().sum(-1)
+        return Expectation(Dense(mean.to(dtype)), volume.to(dtype))
 
 
 def sample_inverse_wishart(
@@ -95,7 +96,8 @@ def sample_inverse_wishart(
         num_samples: S.
         generator: Source of the noise.
     """
-    return InverseWishartSample(root, sample_bartlett(degrees, root.shape[-1], num_samples, generator), degrees)
+    bartlett = sample_bartlett(degrees.to(root.dtype), root.shape[-1], num_samples, generator)
+    return InverseWishartSample(root, bartlett, degrees.double())
 
 
 def sample_bartlett(

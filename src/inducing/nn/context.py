@@ -50,6 +50,8 @@ class DrawContext:
             regressions then sample the KL even if `closed_form_kl` is set, since this costs less.
         likelihood: The likelihood whose noise an `OptimalInducing` posterior uses.
         joint: Whether functions must be drawn jointly at all rows of a call. Marginal draws are not.
+        given_prior: Whether closed-form KLs of weights are given the sampled variables of their priors, such as a scale,
+            instead of expectations over them.
     """
 
     num_samples: int
@@ -59,6 +61,7 @@ class DrawContext:
     sampled_kls_suffice: bool = False
     likelihood: Likelihood | None = None
     joint: bool = False
+    given_prior: bool = False
 
     @property
     def closed_form_regressions(self) -> bool:

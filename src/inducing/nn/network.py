@@ -202,6 +202,7 @@ class Network(nn.Module):
         likelihood: Likelihood | None = None,
         closed_form_kl: bool = False,
         joint: bool = False,
+        given_prior: bool = False,
     ) -> NetworkDraw:
         """Sample functions, with the KL of each layer.
 
@@ -217,6 +218,8 @@ class Network(nn.Module):
                 last Gaussian process, whose values are integrated out.
             joint: Whether Gaussian processes are drawn jointly at all rows of a call, with dense covariance matrices. Two
                 calls are independent given the values at the inducing inputs. Other layers sample their weights.
+            given_prior: Whether closed-form KLs of weights are given the sampled variables of their priors, such as a scale,
+                instead of expectations over them.
         """
         check_precision(self.dtype)
         suffice = closed_form_kl and all(
@@ -224,7 +227,9 @@ class Network(nn.Module):
         )
         inducing = None if self.inducing_points is None else self.inducing_points[None]
         num_samples = check_whole("num_samples", num_samples)
-        context = DrawContext(num_samples, generator, consistent, closed_form_kl, suffice, likelihood, joint)
+        context = DrawContext(
+            num_samples, generator, consistent, closed_form_kl, suffice, likelihood, joint, given_prior
+        )
         with without_autocasting(self.device):
             return self.layers.sample("layers", inducing, context)
 

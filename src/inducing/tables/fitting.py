@@ -109,15 +109,26 @@ def make_estimator(
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
         shared = {name: given.pop(name) for name in ("random_state", "verbose", "time_budget") if name in given}
-        candidates = {name: make_estimator(name, problem, **given) for name in ESTIMATORS}
-        return AUTOMATIC[problem.task](candidates, weights=weights, **shared)
+        automatic = AUTOMATIC[problem.task]
+        kinds = automatic.default_candidates(len(problem.train))
+        if weights is not None:
+            # of a fit to another number of rows
+            known = {**automatic.few_rows, **automatic.many_rows}
+            kinds = {name: known[name] for name in weights}
+        candidates = {name: _make(kind, problem, given) for name, kind in kinds.items()}
+        return automatic(candidates, weights=weights, **shared)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
-    estimator, likelihood = ESTIMATORS[model][problem.task], given.get("likelihood", "auto")
+    return _make(ESTIMATORS[model][problem.task], problem, given)
+
+
+def _make(estimator: type[NetworkEstimator], problem: Problem, given: Mapping[str, Any]) -> NetworkEstimator:
+    """Make an estimator of a kind, with the schema and the scale of the targets of a problem."""
+    likelihood = given.get("likelihood", "auto")
     check_known(f"likelihood for {problem.task}", likelihood, ("auto", *estimator.likelihoods))
     check_counts(likelihood, problem.y)
     if problem.task == "regression":
-        given["target_transform"] = problem.target_transform
+        given = {**given, "target_transform": problem.target_transform}
     return estimator(schema=problem.encoded.schema, **given)
 
 

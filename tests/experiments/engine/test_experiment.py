@@ -97,6 +97,8 @@ def test_states_of_finished_runs():
     # runs that are out of date decide nothing
     assert state(stored(first, -1.0) | stored(second, -1.01, revision=1)) == ("not checked", 10)
     assert state(stored(first, -1.0), first) == ("", 10)
+    # as long as the number of steps is undecided, the longest run is shown
+    assert state(stored(second, -1.0)) == ("not checked", 20)
 
 
 def test_a_row_with_new_runs_leaves_out_those_that_are_out_of_date():

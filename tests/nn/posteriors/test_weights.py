@@ -70,6 +70,17 @@ def test_the_factorised_kl_is_the_mean_over_the_variables_of_the_prior(prior):
     z = (conditional.mean() - mean) / conditional.std() * len(conditional) ** 0.5
     assert abs(z.item()) < 4
     assert conditional.std() > 0.1, "it depends on the sample"
+    torch.testing.assert_close(posterior.closed_form_kl(sampled, given_prior=True), conditional)
+
+
+@pytest.mark.parametrize("size", [1, 100, 1000])
+def test_the_factorised_kl_keeps_its_digits_with_few_degrees_of_freedom(size):
+    layout = WeightLayout(size)
+    module = inducing.ChannelIWPrior(initial=1e-3).build(layout)
+    posterior = inducing.Factorised().build_weights(context(size))
+    single = posterior.closed_form_kl(module(1).precision)
+    wide = posterior.double().closed_form_kl(module.double()(1).precision)
+    torch.testing.assert_close(single.double(), wide, rtol=1e-3, atol=1e-3)
 
 
 def test_factorised_initialisation_is_the_papers():

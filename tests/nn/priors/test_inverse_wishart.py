@@ -291,9 +291,9 @@ def test_the_start_has_the_mean_covariance_of_neal(name, initial):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("initial", [0.0, -1.0, math.inf, math.nan])
-def test_a_start_that_is_not_positive_is_refused(name, initial):
-    with pytest.raises(ValueError, match="initial must be positive and finite"):
+@pytest.mark.parametrize("initial", [0.0, -1.0, 1e-8, 1e30, math.inf, math.nan])
+def test_a_start_without_digits_is_refused(name, initial):
+    with pytest.raises(ValueError, match="initial must be between"):
         type(as_prior(name))(initial=initial)
 
 

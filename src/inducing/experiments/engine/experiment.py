@@ -154,14 +154,14 @@ class Experiment:
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
         """The stored results of these configurations, in the order of the grid.
 
-        As long as the number of steps is undecided, the result is that of the preset's number. Each result has a ``state``:
-        "converged", "not converged", "not checked", "out of date", or nothing if the preset wants no check. Results that are
-        out of date are left out of rows that have others.
+        As long as the number of steps is undecided, the result is that of the largest number with a run. Each result has a
+        ``state``: "converged", "not converged", "not checked", "out of date", or nothing if the preset wants no check.
+        Results that are out of date are left out of rows that have others.
         """
         found = {}
         for config in configs:
             settled = self.settle(config, results)
-            key = key_of(settled.config or dataclasses.replace(config, doublings=None))
+            key = key_of(settled.config or self._longest(config, results))
             if key in results:
                 state = settled.state if config.doublings else ""
                 found[key] = results[key] | {"state": state if self.is_current(results[key]) else "out of date"}
@@ -172,13 +172,23 @@ class Experiment:
             if result["state"] != "out of date" or self.row(result["config"]) not in current
         )
 
+    def _longest(self, config: Any, results: Mapping[str, Result]) -> Any:
+        """The configuration with the largest number of steps that has a run, or else the preset's."""
+        first = dataclasses.replace(config, doublings=None)
+        for doublings in range(config.doublings or 0, 0, -1):
+            longer = dataclasses.replace(first, num_steps=2**doublings * first.num_steps)
+            found = results.get(key_of(longer))
+            if found is not None and self.is_current(found):
+                return longer
+        return first
+
     def is_current(self, result: Result) -> bool:
         """Whether a run was made by a version of the package with the present numbers."""
         return revision_of(result) >= self.since_of(result["config"])
 
     def since_of(self, config: Mapping[str, Any]) -> int:
         """The first revision of the package whose run with this configuration is up to date."""
-        rules = [rule for rule in self.later if all(config[key] in rule[key] for key in rule.keys() - {"since"})]
+        rules = [rule for rule in self.later if all(config.get(key) in rule[key] for key in rule.keys() - {"since"})]
         return max([self.since, *(rule["since"] for rule in rules)])
 
     def sort(self, results: Iterable[Result]) -> list[Result]:

@@ -65,7 +65,7 @@ class FactorisedWeights(WeightModule):
         noise = standard_normal((context.num_samples, *mean.shape), mean, context.generator)
         weights = mean + variance.sqrt() * noise
         if self.uses_closed_form_kl or context.closed_form_kl:
-            return WeightSample(weights, self.closed_form_kl(prior).expand(context.num_samples))
+            return WeightSample(weights, self.closed_form_kl(prior, context.given_prior).expand(context.num_samples))
         # log Q - log P = -|z|^2/2 - sum(log variance)/2 + w'Pw/2 - logdet(P)/2, added up in float64
         squares = noise.square().sum((1, 2), dtype=torch.float64)
         kl = prior.quadratic(weights[:, None]).double() - squares - self._log_volume(prior.to(torch.float64).logdet())
@@ -83,14 +83,15 @@ class FactorisedWeights(WeightModule):
         noise = (weights.double() - mean) * (-log_variance / 2).exp()
         return standard_log_density(noise) - log_variance.sum() / 2
 
-    def closed_form_kl(self, prior: Precision) -> Float[Tensor, "#S"]:
+    def closed_form_kl(self, prior: Precision, given_prior: bool = False) -> Float[Tensor, "#S"]:
         """Return KL = (mean'P mean + sum_i P_ii variance_i - sum(log variance) - logdet(P) - count) / 2.
 
-        If P was sampled, e.g. with the scale of `ScalePrior`, return the expectation of this KL over the distribution of P,
-        which the weights do not depend on.
+        If P was sampled, e.g. with the scale of `ScalePrior`, this is the expectation over the distribution of P, which the
+        weights do not depend on. With ``given_prior`` it is the KL given the sampled P.
         """
         mean, variance = self.moments()
-        precision, logdet = prior.to(torch.float64).expectation()
+        wide = prior.to(torch.float64)
+        precision, logdet = (wide, wide.logdet()) if given_prior else wide.expectation()
         precision = precision.to(mean.dtype)
         # added up in float64, since the terms of a wide layer are far larger than their sum
         spread = (precision.diagonal()[..., None] * variance).sum((-2, -1), dtype=torch.float64)

@@ -35,6 +35,9 @@ from inducing.nn.by_name import KLKind, check_choice
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE, lower_triangular
 from inducing.nn.priors.base import Prior, PriorDensity, PriorModule, PriorSample, WeightLayout, missing_variables
 
+# initial degrees of freedom, with which float32 has digits enough
+LEAST_INITIAL, MOST_INITIAL = 1e-3, 1e6
+
 
 @dataclass(frozen=True)
 class InverseWishartPrior(Prior, ABC):
@@ -45,8 +48,10 @@ class InverseWishartPrior(Prior, ABC):
 
     def __post_init__(self) -> None:
         check_choice("kl", self.kl, KLKind)
-        if not 0 < self.initial < math.inf:
-            raise ValueError(f"initial must be positive and finite, got {self.initial}. The default is 1")
+        if not LEAST_INITIAL <= self.initial <= MOST_INITIAL:
+            raise ValueError(
+                f"initial must be between {LEAST_INITIAL:g} and {MOST_INITIAL:g}, got {self.initial}. The default is 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ class LearnedInverseWishart(PriorModule):
         dtype = self.scaled_log_nu.dtype
         # in float64, since the KL is a difference of terms that grow like nu log nu
         root, degrees = self.posterior()
-        sample = sample_inverse_wishart(root.to(dtype), degrees.to(dtype), num_samples, generator)
+        sample = sample_inverse_wishart(root.to(dtype), degrees, num_samples, generator)
         if self.use_closed_form:
             kl = inverse_wishart_kl(root, degrees, *self._prior(degrees))
         else:

@@ -54,7 +54,7 @@ class GammaScale(PriorModule):
     def forward(self, num_samples: int, generator: Generator | None = None) -> PriorSample:
         posterior, prior = self._distributions(self.log_alpha, self.log_beta)
         scale = standard_gamma(posterior.concentration.expand(num_samples), generator) / posterior.rate
-        precision = ScaledIdentity(self.fan_in * scale, self.fan_in, self._moments(posterior))
+        precision = ScaledIdentity(self.fan_in * scale, self.fan_in, self._moments())
         return PriorSample(precision, kl_divergence(posterior, prior)[None])
 
     def log_density(self, precision: Precision | None) -> PriorDensity:
@@ -64,8 +64,12 @@ class GammaScale(PriorModule):
         posterior, prior = self._distributions(self.log_alpha.double(), self.log_beta.double())
         return PriorDensity(precision, posterior.log_prob(scale), prior.log_prob(scale))
 
-    def _moments(self, posterior: Gamma) -> ScaleMoments:
-        """Return E[fan_in s] and E[log(fan_in s)] under Q(s) = Gamma(a, b): fan_in a / b and log fan_in + psi(a) - log b."""
+    def _moments(self) -> ScaleMoments:
+        """Return E[fan_in s] and E[log(fan_in s)] under Q(s) = Gamma(a, b): fan_in a / b and log fan_in + psi(a) - log b.
+
+        In float64, since they are multiplied by the number of weights.
+        """
+        posterior, _ = self._distributions(self.log_alpha.double(), self.log_beta.double())
         shape, rate = posterior.concentration[None], posterior.rate[None]
         return ScaleMoments(self.fan_in * shape / rate, math.log(self.fan_in) + shape.digamma() - rate.log())
 
