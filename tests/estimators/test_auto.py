@@ -92,8 +92,8 @@ def test_rows_of_weight_zero_do_not_choose():
 def test_the_default_candidates_and_errors():
     models = {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor, "trees": inducing.TreeBNNRegressor}
     assert inducing.AutoRegressor.default_candidates(1000) == models
-    assert list(inducing.AutoRegressor.default_candidates(1001)) == ["bnn", "second bnn", "trees"]
-    assert inducing.AutoClassifier.default_candidates(1001)["second bnn"] is inducing.BNNClassifier
+    assert list(inducing.AutoRegressor.default_candidates(1001)) == ["bnn", "second bnn", "third bnn", "trees"]
+    assert inducing.AutoClassifier.default_candidates(1001)["third bnn"] is inducing.BNNClassifier
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)
     with pytest.raises(TypeError, match="candidates must be estimators by name"):
