@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,6 +45,14 @@ def check_whole(name: str, value: object, wanted: str = "a whole number") -> int
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     return int(value)
+
+
+def check_between(name: str, value: object, least: float, most: float, hint: str = "") -> None:
+    """Check that a value is a number in a range."""
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number between {least:g} and {most:g}, got a {type(value).__name__}{hint}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be between {least:g} and {most:g}, got {value}{hint}")
 
 
 def check_seed(seed: object) -> int:

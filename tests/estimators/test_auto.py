@@ -93,6 +93,8 @@ def test_the_default_candidates_and_errors():
     models = {"bnn": inducing.BNNRegressor, "dgp": inducing.DeepGPRegressor, "trees": inducing.TreeBNNRegressor}
     assert inducing.AutoRegressor.default_candidates(1000) == models
     assert list(inducing.AutoRegressor.default_candidates(1001)) == ["bnn", "second bnn", "third bnn", "trees"]
+    both = inducing.AutoRegressor(weights={"second bnn": 1, "dgp": 1}, max_steps=1).fit(X, Y)
+    assert list(both.members_) == ["second bnn", "dgp"], "weights may name the candidates of any number of rows"
     assert inducing.AutoClassifier.default_candidates(1001)["third bnn"] is inducing.BNNClassifier
     with pytest.raises(ValueError, match="candidates is empty"):
         inducing.AutoRegressor({}).fit(X, Y)

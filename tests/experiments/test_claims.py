@@ -67,6 +67,12 @@ def test_runs_that_do_not_count_are_left_out():
         return row[3].text
 
     assert verdict("converged") == "held"
+    claim = next(claim for claim in claims() if claim.text.startswith("Global has a better ELBO than factorised"))
+    old = runs("global", [1.0, 1.1], state="out of date") + runs("factorised", [0.0], state="converged")
+    assert claim.judge(old) == (
+        "not tested",
+        "no runs of global and factorised in a common cell with 3 splits; runs that do not count: 2 out of date",
+    )
     assert verdict("not converged") == verdict("out of date") == "not tested"
 
 

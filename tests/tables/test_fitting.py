@@ -83,7 +83,7 @@ def test_the_automatic_choice_is_fitted_and_scored():
 def test_known_weights_may_come_from_another_number_of_rows():
     problem = make_problem(make_table()[[*INPUTS, "price"]], ["price"])
     estimator = make_estimator("auto", problem, {"second bnn": 0.5, "dgp": 0.5}, max_steps=1, random_state=0)
-    kinds = {name: type(each).__name__ for name, each in estimator.candidates.items()}
+    kinds = {name: type(each).__name__ for name, each in fit_problem(estimator, problem).estimator.members_.items()}
     assert kinds == {"second bnn": "BNNRegressor", "dgp": "DeepGPRegressor"}
 
 

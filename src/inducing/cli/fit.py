@@ -235,6 +235,9 @@ def _why_training_ended(
         # a blend, or a fit to all rows at the end, divides the time
         share = f", a share of the {time_budget:g} s" if final.time_budget != time_budget else ""
         return f"as many steps as fit into {final.time_budget:.3g} s{share} (--time-budget)"
+    if final.history_.held_out and isinstance(final, BNN) and max_steps is not None:
+        limit = f"at most {max_steps:,} in all stages (--max-steps)"
+        return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL; {limit}"
     if final.history_.held_out and isinstance(final, BNN):
         return f"held-out rows chose weight {final.history_[-1].temperature:g} of the KL and the number of steps"
     if final.history_.held_out:

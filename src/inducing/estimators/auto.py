@@ -191,13 +191,16 @@ class Auto(Predictions, BaseEstimator):
         return self.members_
 
     @classmethod
-    def default_candidates(cls, num_rows: int) -> Mapping[str, type[NetworkEstimator]]:
-        """The kinds of estimators to choose from, by name, for a number of rows."""
+    def default_candidates(cls, num_rows: int | None = None) -> Mapping[str, type[NetworkEstimator]]:
+        """The kinds of estimators to choose from, by name, for a number of rows. Default: for any number."""
+        if num_rows is None:
+            return {**cls.few_rows, **cls.many_rows}
         return cls.few_rows if num_rows <= FEW_ROWS else cls.many_rows
 
     def _candidates(self, num_rows: int) -> Mapping[str, NetworkEstimator]:
         if self.candidates is None:
-            return {name: kind() for name, kind in self.default_candidates(num_rows).items()}
+            kinds = self.default_candidates(num_rows if self.weights is None else None)
+            return {name: kind() for name, kind in kinds.items()}
         example = f"{{'bnn': {self.few_rows['bnn'].__name__}()}}"
         check_kind("candidates", self.candidates, Mapping, f"estimators by name, e.g. {example}")
         if not self.candidates:

@@ -81,13 +81,17 @@ class Claim(NamedTuple):
     test: str = "leads"
     leads: Mapping[str, Any] | None = None
 
-    def judge(self, results: Iterable[Result]) -> Ruling:
+    def judge(self, results: Sequence[Result]) -> Ruling:
         """Test the claim by the runs that count."""
         counted = [result for result in results if result.get("state") not in NOT_COUNTED]
         try:
             return TESTS[self.test](counted, **(self.leads or {}))
         except MissingRunsError as error:
-            return Ruling("not tested", f"no runs of {error}")
+            states = Counter(result["state"] for result in results if result.get("state") in NOT_COUNTED)
+            left_out = ", ".join(f"{number} {state}" for state, number in states.items())
+            return Ruling(
+                "not tested", f"no runs of {error}" + (f"; runs that do not count: {left_out}" if left_out else "")
+            )
 
 
 class MissingRunsError(LookupError):
@@ -154,7 +158,8 @@ def leads(
     for other in others:
         found = differences_by_cell(chosen, MEASURES[measure], axis, first, other, by, splits)
         if not found:
-            raise MissingRunsError(f"{first} and {other} in a common cell")
+            enough = f" with {splits} splits" if splits > 1 else ""
+            raise MissingRunsError(f"{first} and {other} in a common cell{enough}")
         ahead, behind = sum(lead > 0 for lead in found), sum(lead < 0 for lead in found)
         words.append(f"{first} over {other}: ahead in {ahead}, behind in {behind} of {len(found)} cells")
         shares.append(ahead / len(found))

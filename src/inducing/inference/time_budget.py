@@ -103,10 +103,10 @@ def measure_step(
 ) -> float:
     """Measure the seconds of a gradient step, on copies of the network and the likelihood.
 
-    The first step of a process is slow, since it loads parts of torch. What it takes beyond the time of a step is added to
-    the budget.
+    The first training of a process is slow, since it loads parts of torch. What it takes beyond the time of its steps is
+    added to the budget.
     """
-    trial = Clock(max(TRIAL_SHARE * clock.remaining, 1e-3))
+    trial, start = Clock(max(TRIAL_SHARE * clock.remaining, 1e-3)), time.perf_counter()
     copies = copy.deepcopy(network), copy.deepcopy(likelihood)
     short = recipe.replace(num_steps=TRIAL_STEPS, early_samples=None, patience=None)
     with warnings.catch_warnings():
@@ -115,10 +115,17 @@ def measure_step(
         history = fit(*copies, data, short, seed=seed, callbacks=_from_second(trial), progress=False)
     first, last = history[0].seconds, history[-1].seconds
     cost = (last - first) / (len(history) - 1)
-    clock.start += max(first - cost, 0.0)
+    clock.start += max(time.perf_counter() - start - len(history) * cost, 0.0)
     return cost
 
 
 def _from_second(clock: Clock) -> Callable[[Record], bool]:
-    """A callback that lets the first two steps happen, whatever they take."""
-    return lambda record: record.step > 1 and clock(record)
+    """A callback that lets the first two steps happen, whatever they take, and starts the clock after the first."""
+
+    def stop(record: Record) -> bool:
+        if record.step == 1:
+            clock.start = time.perf_counter()
+            return False
+        return clock(record)
+
+    return stop

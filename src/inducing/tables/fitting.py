@@ -110,11 +110,8 @@ def make_estimator(
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
         shared = {name: given.pop(name) for name in ("random_state", "verbose", "time_budget") if name in given}
         automatic = AUTOMATIC[problem.task]
-        kinds = automatic.default_candidates(len(problem.train))
-        if weights is not None:
-            # of a fit to another number of rows
-            known = {**automatic.few_rows, **automatic.many_rows}
-            kinds = {name: known[name] for name in weights}
+        # known weights may be of a fit to another number of rows
+        kinds = automatic.default_candidates(len(problem.train) if weights is None else None)
         candidates = {name: _make(kind, problem, given) for name, kind in kinds.items()}
         return automatic(candidates, weights=weights, **shared)
     if model == "dgp" and "prior" in given:

@@ -297,6 +297,12 @@ def test_a_start_without_digits_is_refused(name, initial):
         type(as_prior(name))(initial=initial)
 
 
+@pytest.mark.parametrize("initial", [None, "1", True, torch.eye(9)], ids=str)
+def test_a_start_that_is_no_number_is_refused(initial):
+    with pytest.raises(TypeError, match=r"initial must be a number between 0.001 and 1e\+06, got a"):
+        inducing.SpatialIWPrior(initial=initial)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_kl_is_refused(name):
     with pytest.raises(ValueError, match="kl must be one of 'sample', 'closed_form', got 'exact'"):

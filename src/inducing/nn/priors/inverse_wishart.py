@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
+from inducing.checks import check_between
 from inducing.linalg.cholesky import cholesky
 from inducing.linalg.precision import BlockDiagonal, Kronecker, Precision, ScaledIdentity
 from inducing.linalg.wishart import (
@@ -48,10 +49,7 @@ class InverseWishartPrior(Prior, ABC):
 
     def __post_init__(self) -> None:
         check_choice("kl", self.kl, KLKind)
-        if not LEAST_INITIAL <= self.initial <= MOST_INITIAL:
-            raise ValueError(
-                f"initial must be between {LEAST_INITIAL:g} and {MOST_INITIAL:g}, got {self.initial}. The default is 1"
-            )
+        check_between("initial", self.initial, LEAST_INITIAL, MOST_INITIAL, ". The default is 1")
 
 
 @dataclass(frozen=True)
