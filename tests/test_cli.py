@@ -85,6 +85,7 @@ def test_report(tmp_path):
     done = CliRunner().invoke(app, [*arguments, str(page)])
     assert (done.exit_code, done.stdout) == (0, f"wrote {page}\nwrote {tmp_path / 'claims.html'}\n")
     assert page.read_text().count("No runs are stored") > 5
+    assert f"wrote {page} (replaced)" in CliRunner().invoke(app, [*arguments, str(page)]).stdout
     done = CliRunner().invoke(app, [*arguments, str(tmp_path / "report.pdf")])
     assert done.exit_code == 2
     assert done.stderr.startswith("inducing report: a report is an .html or .md file")

@@ -84,8 +84,9 @@ def report(
     out: Annotated[Path, typer.Option(help="The page, .html or .md.", dir_okay=False)] = Path("report.html"),
 ) -> None:
     """Write a page of all finished runs beside the paper's results, and a second page, claims, on the paper's claims."""
+    before = set(out.parent.glob(f"*{out.suffix}"))
     for page in reports.report(results, out):
-        typer.echo(f"wrote {page}")
+        typer.echo(f"wrote {page}{' (replaced)' if page in before else ''}")
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
