@@ -41,7 +41,7 @@ VARIANTS = {
     "same start": "with the same initial precision for any noise",
     "another seed": "another initial network, order of rows and choice of held-out rows",
     "two networks": "`AutoRegressor` of two networks that differ in the seed, with equal weights",
-    "three networks": "of three",
+    "three networks": "the same with three networks",
     "deep GP": "`DeepGPRegressor`",
 }
 NUM_NETWORKS = {"two networks": 2, "three networks": 3}
