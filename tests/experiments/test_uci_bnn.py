@@ -49,12 +49,13 @@ def test_the_elbo_decides_whatever_the_test_figures():
     config = Config(dataset="yacht", split=7)
     low, high = trials(config)
 
-    def result(elbo, test):
-        return {"metrics": {"elbo_per_datapoint": elbo, "test_log_likelihood": test}, "revision": REVISION}
+    def result(config, elbo, test):
+        metrics = {"elbo_per_datapoint": elbo, "test_log_likelihood": test}
+        return {"config": asdict(config), "metrics": metrics, "revision": REVISION}
 
-    results = {config_key(asdict(low)): result(0.5, 9.0)}
+    results = {config_key(asdict(low)): result(low, 0.5, 9.0)}
     assert UCI_BNN.settle(config, results).config is None, "not all trials are finished"
-    results[config_key(asdict(high))] = result(0.6, -9.0)
+    results[config_key(asdict(high))] = result(high, 0.6, -9.0)
     assert UCI_BNN.settle(config, results).config == replace(high, split=7)
     assert UCI_BNN.settle(replace(config, split=0), results).config == high, "split 0 has been run by its trial"
 
