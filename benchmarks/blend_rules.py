@@ -22,7 +22,7 @@ from jaxtyping import Float
 from benchmarks.processes import ROOT
 from inducing.data.cache import root
 from inducing.estimators import AutoRegressor
-from inducing.estimators.auto import _count_held_out
+from inducing.estimators.division import count_held_out
 from inducing.estimators.model_weights import find_weights, share_draws
 from inducing.estimators.rows import hold_out_rows
 from inducing.files import write_atomically
@@ -46,7 +46,7 @@ def load(name: str, fold: int) -> tuple[np.ndarray, ...]:
 def fit_and_score(name: str, fold: int) -> dict[str, list[list[float]]]:
     """Log-likelihoods of held-out rows under models of the other rows, and of test rows under models of all."""
     x, y, x_test, y_test = load(name, fold)
-    train, held_out = hold_out_rows(np.zeros(len(y)), _count_held_out(len(y)), fold)
+    train, held_out = hold_out_rows(np.zeros(len(y)), count_held_out(len(y)), fold)
     columns: dict[str, list[np.ndarray]] = {"held_out": [], "test": []}
     for cls in AutoRegressor.defaults.values():
         part, whole = (cls(random_state=fold).fit(x[rows], y[rows]) for rows in (train, slice(None)))

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 import inducing
-from inducing.estimators import auto
+from inducing.estimators import division
 from inducing.tables.schema import learn_schema
 from tests.estimators.examples import NeverFitted
 
@@ -50,7 +50,7 @@ def test_predictions_of_one_model_are_its_own():
 
 
 def test_few_held_out_rows_do_not_return(monkeypatch):
-    monkeypatch.setattr(auto, "MOST_HELD_OUT", 5)
+    monkeypatch.setattr(division, "MOST_HELD_OUT", 5)
     model = inducing.AutoRegressor({"good": clone(GOOD).set_params(max_steps=2)}, random_state=0).fit(X, Y)
     assert len(model.members_["good"].network_.inducing_points) == 115
 
@@ -120,18 +120,6 @@ def test_candidates_are_checked():
     ):
         with pytest.raises(error, match=message):
             inducing.AutoRegressor(candidates).fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    ("num_rows", "held_out"), [(3, 1), (100, 20), (2000, 400), (8000, 400), (8011, 400), (20_000, 1000), (10**6, 2000)]
-)
-def test_the_number_of_held_out_rows(num_rows, held_out):
-    assert auto._count_held_out(num_rows) == held_out
-
-
-def test_of_many_rows_at_most_a_twentieth_is_held_out():
-    """So that no second fit is needed."""
-    assert all(auto._count_held_out(rows) <= auto.SHARE_TO_RETURN * rows for rows in range(8000, 50_000))
 
 
 def test_a_table_and_its_schema():
@@ -428,7 +416,7 @@ def test_a_candidate_without_weight_has_no_share_of_the_time_and_is_no_copy():
 
 
 def test_without_a_second_fit_the_whole_time_is_used(monkeypatch):
-    monkeypatch.setattr(auto, "MOST_HELD_OUT", 5)
+    monkeypatch.setattr(division, "MOST_HELD_OUT", 5)
     model = inducing.AutoRegressor({"one": tiny(), "two": tiny()}, time_budget=8.0, random_state=0).fit(X, Y)
     assert {member.time_budget for member in model.members_.values()} == {4.0}
 

@@ -10,10 +10,10 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -21,48 +21,25 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
+from inducing.estimators.division import Division, divide_rows
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
 from inducing.estimators.members import check_members, count_copies, fit_member, fit_members, is_first_with_schema
 from inducing.estimators.model_weights import check_weights, find_weights, share_draws
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
-from inducing.estimators.rows import hold_out_rows
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
-from inducing.estimators.targets import observed_rows
 from inducing.inference.time_budget import check_time_budget
 from inducing.saving import register
 from inducing.saving.values import shorten, take
 from inducing.tables.schema import EncodedTable, Schema
 
-# held-out rows: a fifth, and of many rows a twentieth, but as many as a comparison needs
-HELD_OUT_SHARE, SHARE_OF_MANY, LEAST_OF_MANY, MOST_HELD_OUT = 0.2, 0.05, 400, 2000
 # With more rows, networks that differ in the seed are better than one and a deep Gaussian process, in about the same time.
 FEW_ROWS, NETWORKS = 1000, ("bnn", "second bnn", "third bnn")
-# a smaller share of held-out rows is not worth another fit
-SHARE_TO_RETURN = 0.05
-# with fewer, no row would be held out
-FEWEST_ROWS = 3
 
 STATE: dict[str, Any] = {
     "class": str, "weights": dict[str, float], "scores": dict[str, float], "random_state": int | None, "verbose": bool,
 }  # fmt: skip
-
-
-class Division(NamedTuple):
-    """Rows to fit candidates to, and held-out rows.
-
-    Arguments:
-        train: Positions of the rows to fit to.
-        held_out: Positions of the held-out rows.
-        weights: Weights of all rows.
-        returns: Whether the models of the blend are fitted again to all rows.
-    """
-
-    train: Int[np.ndarray, " T"]
-    held_out: Int[np.ndarray, " H"]
-    weights: Float[np.ndarray, " N"]
-    returns: bool
 
 
 class Auto(Predictions, BaseEstimator):
@@ -212,7 +189,7 @@ class Auto(Predictions, BaseEstimator):
         return self.candidates
 
     def _set_params(self, candidates: Mapping[str, NetworkEstimator], seed: int, num_fits: int) -> None:
-        """Replace settings of the candidates by those that are given for all. The fits share the time."""
+        """Set the parameters that are given for all candidates. Each fit has an equal share of the time budget."""
         budget = None if self.time_budget is None else check_time_budget(self.time_budget) / num_fits
         settings = {"schema": self.schema, "max_steps": self.max_steps, "time_budget": budget, "device": self.device}
         given = {name: value for name, value in settings.items() if value is not None}
@@ -222,23 +199,12 @@ class Auto(Predictions, BaseEstimator):
             each.set_params(random_state=seed + copies)
 
     def _hold_out(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Division:
-        """Divide the rows into those to fit the candidates to, and those that weight them."""
+        """Hold out some rows, whose log-likelihoods decide the weights."""
         row_weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if not (row_weights > 0).any():
             raise ValueError("all sample weights are zero")
         targets = self.encoding.check(y, type(self).__name__)
-        rows = np.flatnonzero((row_weights > 0) & observed_rows(targets))
-        num_rows = len(rows)
-        if num_rows < FEWEST_ROWS:
-            raise ValueError(
-                f"{num_rows} sample(s) are too few to hold some out: at least {FEWEST_ROWS} are required. "
-                f"Fit one estimator, e.g. {self.few_rows['bnn'].__name__}"
-            )
-        number = _count_held_out(num_rows)
-        train, held_out = (rows[part] for part in hold_out_rows(self._groups(targets)[rows], number, seed))
-        if not len(held_out):
-            raise ValueError("each class has only one row, so no row can be held out. For numbers, use AutoRegressor")
-        return Division(train, held_out, row_weights, len(held_out) > SHARE_TO_RETURN * num_rows)
+        return divide_rows(targets, self._groups(targets), row_weights, seed, alone=self.few_rows["bnn"].__name__)
 
     def _choose(
         self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, division: Division
@@ -350,11 +316,6 @@ class AutoClassifier(PredictionsOfClasses, Auto):
     def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
         labels = candidate.targets_.encode(np.asarray(y))
         return candidate.predict_distribution(X).log_prob(labels).numpy()
-
-
-def _count_held_out(num_rows: int) -> int:
-    of_many = max(LEAST_OF_MANY, int(SHARE_OF_MANY * num_rows))
-    return min(round(HELD_OUT_SHARE * num_rows), of_many, MOST_HELD_OUT)
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

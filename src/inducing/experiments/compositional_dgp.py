@@ -109,7 +109,7 @@ def _curve(x: Float[Tensor, " N"], values: Float[Tensor, "S N 1"], noise_varianc
 def draw_layers(results: list[store.Result]) -> figures.Figure:
     """A row for each posterior; the layers and the output from left to right, with two standard deviations and draws.
 
-    The runs are those of one split.
+    Only runs of the lowest stored split are drawn.
     """
     results = figures.first_split(results)
     config = results[0]["config"]

@@ -195,7 +195,7 @@ def distances_from_hmc(results: list[store.Result]) -> dict[str, dict[str, float
 
 
 def tables(results: list[store.Result]) -> list[Table]:
-    """Distances from HMC on the same data. There is no table if no split has runs of HMC and of all other posteriors."""
+    """A table of the distances from HMC on the same data, or no table if no split has runs of HMC and another posterior."""
     found = distances_from_hmc(results)
     if not found:
         return []

@@ -239,7 +239,7 @@ class Pair(Precision):
 
     @abstractmethod
     def _logdet(self, first: Tensor, last: Tensor) -> Float[Tensor, "#S"]:
-        """Return the log-determinant, given those of the two matrices."""
+        """Return log |P| from the log-determinants of the two matrices."""
 
     @abstractmethod
     def _apply(self, first: Callable[[Tensor], Tensor], last: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
