@@ -127,8 +127,8 @@ class Experiment:
         """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
 
         Runs that are out of date decide nothing. The number of steps is doubled until this changes the ELBO by less than
-        `CONVERGED`, at most `doublings` times. If it makes the ELBO worse, training has not converged, and the smaller
-        number is kept.
+        `CONVERGED`, at most `doublings` times. If it always changes more, training has not converged, and the number with
+        the highest ELBO is kept.
         """
         results = {key: result for key, result in results.items() if self.is_current(result)}
         trials = tuple(dataclasses.replace(trial, doublings=None) for trial in self.trials(config))
@@ -138,18 +138,16 @@ class Experiment:
         best = max(trials, key=lambda trial: _elbo(trial, results)) if trials else config
         if not config.doublings:
             return Settled(dataclasses.replace(best, split=config.split))
-        first, converged = dataclasses.replace(best, split=0, doublings=None), False
-        for _ in range(config.doublings):
-            longer = dataclasses.replace(first, num_steps=2 * first.num_steps)
-            missing = tuple(each for each in (first, longer) if key_of(each) not in results)
+        first = dataclasses.replace(best, split=0, doublings=None)
+        runs = [dataclasses.replace(first, num_steps=2**times * first.num_steps) for times in range(config.doublings + 1)]
+        for shorter, longer in itertools.pairwise(runs):
+            missing = tuple(each for each in (shorter, longer) if key_of(each) not in results)
             if missing:
                 return Settled(None, missing)
-            gain = _elbo(longer, results) - _elbo(first, results)
-            converged = abs(gain) < CONVERGED
-            if gain < CONVERGED:
-                break
-            first = longer
-        return Settled(dataclasses.replace(first, split=config.split), converged=converged)
+            if abs(_elbo(longer, results) - _elbo(shorter, results)) < CONVERGED:
+                return Settled(dataclasses.replace(shorter, split=config.split), converged=True)
+        highest = max(runs, key=lambda run: _elbo(run, results))
+        return Settled(dataclasses.replace(highest, split=config.split), converged=False)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
         """The stored results of these configurations, in the order of the grid.
