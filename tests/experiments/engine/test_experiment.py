@@ -80,7 +80,9 @@ def test_steps_are_doubled_until_the_elbo_of_split_0_hardly_changes():
     worse = stored(first, -1.0) | stored(second, -1.2)
     assert LINEAR.settle(config, worse).missing == (third,), "an ELBO that falls has not converged either"
     assert LINEAR.settle(config, worse | stored(third, -1.19)) == (replace(second, split=3), (), True)
-    assert LINEAR.settle(config, worse | stored(third, -1.3)) == (replace(first, split=3), (), False), "the best is kept"
+    assert LINEAR.settle(config, worse | stored(third, -1.3)) == (replace(first, split=3), (), False), (
+        "the best is kept"
+    )
 
 
 def test_states_of_finished_runs():

@@ -139,7 +139,9 @@ class Experiment:
         if not config.doublings:
             return Settled(dataclasses.replace(best, split=config.split))
         first = dataclasses.replace(best, split=0, doublings=None)
-        runs = [dataclasses.replace(first, num_steps=2**times * first.num_steps) for times in range(config.doublings + 1)]
+        runs = [
+            dataclasses.replace(first, num_steps=2**times * first.num_steps) for times in range(config.doublings + 1)
+        ]
         for shorter, longer in itertools.pairwise(runs):
             missing = tuple(each for each in (shorter, longer) if key_of(each) not in results)
             if missing:
