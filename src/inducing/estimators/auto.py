@@ -13,23 +13,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from jaxtyping import Float
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from torch import Tensor
 
 from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
+from inducing.estimators.blend_noise import find_noise_factor
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.division import Division, divide_rows
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
 from inducing.estimators.members import check_members, count_copies, fit_member, fit_members, is_first_with_schema
 from inducing.estimators.model_weights import check_weights, find_weights, share_draws
+from inducing.estimators.noise import multiply_noise
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.inference.time_budget import check_time_budget
+from inducing.prediction.predictive import Predictive
 from inducing.saving import register
 from inducing.saving.values import shorten, take
 from inducing.tables.schema import EncodedTable, Schema
@@ -38,7 +41,8 @@ from inducing.tables.schema import EncodedTable, Schema
 FEW_ROWS, NETWORKS = 1000, ("bnn", "second bnn", "third bnn")
 
 STATE: dict[str, Any] = {
-    "class": str, "weights": dict[str, float], "scores": dict[str, float], "random_state": int | None, "verbose": bool,
+    "class": str, "weights": dict[str, float], "scores": dict[str, float], "noise_factor": float,
+    "random_state": int | None, "verbose": bool,
 }  # fmt: skip
 
 
@@ -52,6 +56,7 @@ class Auto(Predictions, BaseEstimator):
     members_: dict[str, NetworkEstimator]
     weights_: dict[str, float]
     scores_: dict[str, float]
+    noise_factor_: float
     schema_: Schema | None
     n_features_in_: int
 
@@ -86,7 +91,7 @@ class Auto(Predictions, BaseEstimator):
             weights = check_weights(self.weights, candidates)
             candidates = {name: candidates[name] for name in weights}
             self._set_params(candidates, seed, num_fits=len(candidates))
-            return self._keep(fit_members(candidates, X, y, sample_weight), weights, {})
+            return self._keep(fit_members(candidates, X, y, sample_weight), weights, {}, noise_factor=1.0)
         division = self._hold_out(X, y, sample_weight, seed)
         # if the held-out rows return, each candidate may be fitted twice
         self._set_params(candidates, seed, num_fits=len(candidates) * (1 + division.returns))
@@ -101,7 +106,7 @@ class Auto(Predictions, BaseEstimator):
                 updated[name] = copy.copy(member).update(X, y, num_steps)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        return self._keep(updated, self.weights_, self.scores_)
+        return self._keep(updated, self.weights_, self.scores_, self.noise_factor_)
 
     def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
         """Write the predictions of the mixture to a file that other programs run. See `NetworkEstimator.export`."""
@@ -126,6 +131,7 @@ class Auto(Predictions, BaseEstimator):
             "weights": self.weights_,
             # JSON has no infinity: scores of models that failed on held-out rows are left out
             "scores": {name: score for name, score in self.scores_.items() if np.isfinite(score)},
+            "noise_factor": self.noise_factor_,
             "random_state": int(self.random_state) if is_seed else None,
             "verbose": bool(self.verbose),
         }
@@ -137,7 +143,9 @@ class Auto(Predictions, BaseEstimator):
 
         Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
         """
-        name, weights, scores, random_state, verbose = take(state, cls.__name__, **STATE)
+        # files of earlier versions have no factor
+        state = {"noise_factor": 1.0, **state} if isinstance(state, dict) else state
+        name, weights, scores, noise_factor, random_state, verbose = take(state, cls.__name__, **STATE)
         if name != cls.__name__:
             raise ValueError(f"the state is not that of {cls.__name__}, but of {shorten(name)}")
         if not parts or not all(isinstance(member, cls.kind) for member in parts.values()):
@@ -146,14 +154,22 @@ class Auto(Predictions, BaseEstimator):
             raise ValueError(f"there are weights of {shorten(list(weights))}, but models {shorten(list(parts))}")
         if not (all(0 < weight <= 1 for weight in weights.values()) and math.isclose(sum(weights.values()), 1)):
             raise ValueError(f"the weights must be positive, and their sum 1, got {shorten(weights)}")
+        if not noise_factor > 0:
+            raise ValueError(f"the factor of the noise must be positive, got {noise_factor:g}")
         candidates = {key: clone(member) for key, member in parts.items()}
         weights = {name: weights[name] for name in parts}
         model = cls(candidates, weights=dict(weights), random_state=random_state, verbose=verbose)
-        return model._keep(dict(parts), dict(weights), dict(scores))
+        return model._keep(dict(parts), dict(weights), dict(scores), noise_factor)
 
-    def _keep(self, members: dict[str, NetworkEstimator], weights: dict[str, float], scores: dict[str, float]) -> Self:
+    def _keep(
+        self,
+        members: dict[str, NetworkEstimator],
+        weights: dict[str, float],
+        scores: dict[str, float],
+        noise_factor: float,
+    ) -> Self:
         check_members(members)
-        self.members_, self.weights_, self.scores_ = members, weights, scores
+        self.members_, self.weights_, self.scores_, self.noise_factor_ = members, weights, scores, noise_factor
         # classes, number of targets and their shape are the same in all members; scales are not needed here
         first = self._first
         self.targets_, self.schema_, self.n_features_in_ = first.targets_, first.schema_, first.n_features_in_
@@ -208,24 +224,30 @@ class Auto(Predictions, BaseEstimator):
 
     def _choose(
         self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, division: Division
-    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float]]:
-        """Fitted estimators, their weights, and the scores of all candidates."""
+    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float], float]:
+        """Fitted estimators, their weights, the scores of all candidates, and the factor of the noise."""
         train, held_out, row_weights, returns = division
-        columns, fitted = [], dict[str, NetworkEstimator]()
+        predictions, columns, fitted = dict[str, Predictive](), [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
             fitted[name] = candidate
             fit_member(candidate, *part, warns=not returns and is_first_with_schema(name, fitted))
             check_members(fitted)
-            columns.append(self._log_likelihoods(candidate, _take(X, held_out), _take(y, held_out)))
+            predictions[name] = candidate.predict_distribution(_take(X, held_out))
+            targets = self._held_out_targets(candidate, _take(y, held_out))
+            columns.append(predictions[name].log_prob(targets).numpy())
         log_likelihoods = np.stack(columns, 1)
         scores = np.average(log_likelihoods, axis=0, weights=row_weights[held_out])
         found = find_weights(log_likelihoods, row_weights[held_out])
         weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
+        blended = [predictions[name] for name in weights]
+        log_factor = find_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
         members = {name: candidates[name] for name in weights}
         if returns:
             members = fit_members({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
-        return members, weights, dict(zip(candidates, scores.tolist(), strict=True))
+        for member in members.values():
+            multiply_noise(member.likelihood_, log_factor)
+        return members, weights, dict(zip(candidates, scores.tolist(), strict=True)), math.exp(log_factor)
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
         members = self._fitted()
@@ -242,10 +264,9 @@ class Auto(Predictions, BaseEstimator):
         """The group of each row. Some rows of each group are held out."""
         return np.zeros(len(targets))
 
-    def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
-        """The log-likelihoods of held-out rows."""
-        targets = np.asarray(y, dtype=float).reshape(len(y), -1)
-        return candidate.predict_distribution(X).log_prob(targets).numpy()
+    def _held_out_targets(self, candidate: NetworkEstimator, y: Any) -> np.ndarray | Tensor:
+        """The targets of held-out rows, as predictions take them."""
+        return np.asarray(y, dtype=float).reshape(len(y), -1)
 
 
 @register
@@ -255,8 +276,9 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
     held-out rows, and of one more row for each model that only it can predict. Without these, a model slightly behind the
     best may have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01, and
-    models that are far behind on all rows, are dropped. Each model has its share of the draws of a prediction, a whole
-    number: as many in total as the largest ``n_samples`` of the models.
+    models that are far behind on all rows, are dropped. A mixture of models with good error bars is too wide, so the noise
+    variances of its models are multiplied by one factor, by the same rows. Each model has its share of the draws of a
+    prediction, a whole number: as many in total as the largest ``n_samples`` of the models.
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
@@ -275,7 +297,7 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
         verbose: Whether to show progress bars of all fits.
 
     Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
-    mean log-likelihood of held-out rows under each candidate).
+    mean log-likelihood of held-out rows under each candidate), ``noise_factor_`` (the factor of their noise variances).
 
     Example:
         >>> import numpy as np, inducing
@@ -313,9 +335,8 @@ class AutoClassifier(PredictionsOfClasses, Auto):
     def _groups(self, targets: np.ndarray) -> np.ndarray:
         return targets
 
-    def _log_likelihoods(self, candidate: NetworkEstimator, X: Any, y: Any) -> Float[np.ndarray, " N"]:
-        labels = candidate.targets_.encode(np.asarray(y))
-        return candidate.predict_distribution(X).log_prob(labels).numpy()
+    def _held_out_targets(self, candidate: NetworkEstimator, y: Any) -> np.ndarray | Tensor:
+        return candidate.targets_.encode(np.asarray(y))
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from inducing.estimators.noise import multiply_noise, noise_of
 from inducing.inference.held_out import HeldOut
 from inducing.inference.parallel.ranks import join
 from inducing.nn.likelihoods import Likelihood
-from inducing.nn.likelihoods.parameters import LOG_VARIANCE_SCALE
 from inducing.nn.network import Network
 from inducing.nn.parameterisation import LOG_PRECISION_SCALE
 
@@ -27,8 +27,6 @@ from inducing.nn.parameterisation import LOG_PRECISION_SCALE
 LEAST_GAIN = 0.005
 # factors are between 1/64 and 64
 MOST_DOUBLINGS = 6
-# names of the parameters that store the logarithm of the noise variance, or of its square root
-NOISE = {"scaled_log_variance": 1.0, "scaled_log_scale": 0.5}
 
 
 class Factors(NamedTuple):
@@ -42,8 +40,7 @@ class Factors(NamedTuple):
         with torch.no_grad():
             for parameter in precisions_of(network):
                 parameter.add_(self.precision * math.log(2) / LOG_PRECISION_SCALE)
-            for parameter, power in noise_of(likelihood):
-                parameter.add_(power * self.noise * math.log(2) / LOG_VARIANCE_SCALE)
+        multiply_noise(likelihood, self.noise * math.log(2))
 
     def neighbours(self, has_noise: bool) -> list[Factors]:
         """The factors with one of the two doubled or halved."""
@@ -92,8 +89,3 @@ def freeze_noise_and_precisions(network: Network, likelihood: Likelihood) -> Ite
 def precisions_of(network: Network) -> list[nn.Parameter]:
     """The logarithms of the precisions of all layers."""
     return [each for name, each in network.named_parameters() if name.endswith("scaled_log_precision")]
-
-
-def noise_of(likelihood: Likelihood) -> list[tuple[nn.Parameter, float]]:
-    """The logarithms of the noise, each with 1 if it is that of the variance, and 1/2 if it is that of the scale."""
-    return [(each, NOISE[name]) for name, each in likelihood.named_parameters() if name in NOISE]
