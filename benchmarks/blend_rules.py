@@ -11,16 +11,14 @@ log-likelihoods of held-out and test rows. Any rule can then be applied to the s
 from __future__ import annotations
 
 import argparse
-import json
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
+from benchmarks.folds import load_fold, read_folds, run_folds
 from benchmarks.processes import ROOT
-from inducing.data.cache import root
 from inducing.estimators import AutoRegressor
 from inducing.estimators.division import count_held_out
 from inducing.estimators.model_weights import find_weights, share_draws
@@ -33,19 +31,9 @@ SETS = ("autos", "machine", "autompg", "forest", "stock", "pendulum", "solar")
 Scores = Float[np.ndarray, "N K"]
 
 
-def load(name: str, fold: int) -> tuple[np.ndarray, ...]:
-    """Training inputs and targets, test inputs and targets; the targets are standardised."""
-    folder = root() / "tables" / name
-    data = np.loadtxt(folder / "data.csv.gz", delimiter=",")
-    is_test = np.loadtxt(folder / "test_mask.csv.gz", delimiter=",")[:, fold] == 1
-    x, y = data[:, :-1], data[:, -1]
-    y = (y - y[~is_test].mean()) / y[~is_test].std()
-    return x[~is_test], y[~is_test], x[is_test], y[is_test]
-
-
 def fit_and_score(name: str, fold: int) -> dict[str, list[list[float]]]:
     """Log-likelihoods of held-out rows under models of the other rows, and of test rows under models of all."""
-    x, y, x_test, y_test = load(name, fold)
+    x, y, x_test, y_test = load_fold(name, fold)
     train, held_out = hold_out_rows(np.zeros(len(y)), count_held_out(len(y)), fold)
     columns: dict[str, list[np.ndarray]] = {"held_out": [], "test": []}
     for cls in AutoRegressor.few_rows.values():
@@ -107,24 +95,10 @@ RULES: dict[str, Callable[[Scores], np.ndarray]] = {
 }
 
 
-def read() -> dict[tuple[str, int], dict[str, np.ndarray]]:
-    """All stored results."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    records = [json.loads(line) for line in lines]
-    return {(each["set"], each["fold"]): {key: np.array(each[key]) for key in ("held_out", "test")} for each in records}
-
-
-def run(sets: list[str], folds: list[int]) -> None:
-    """Run what is not stored."""
-    for fold in folds:
-        for name in sets:
-            if (name, fold) in read():
-                continue
-            start = time.perf_counter()
-            result = fit_and_score(name, fold)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps({"set": name, "fold": fold, **result}) + "\n")
-            print(name, fold, np.mean(result["test"], 0).round(3), f"{time.perf_counter() - start:.0f} s", flush=True)
+def read() -> dict[tuple[str, int], dict[str, Scores]]:
+    """The log-likelihoods of all stored results."""
+    found = read_folds(RESULTS)
+    return {fold: {key: np.array(each[key]) for key in ("held_out", "test")} for fold, each in found.items()}
 
 
 def score(held_out: Scores, test: Scores, rule: str) -> Float[np.ndarray, " M"]:
@@ -177,7 +151,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "run":
-        run(arguments.sets, arguments.folds)
+        run_folds(RESULTS, arguments.sets, arguments.folds, fit_and_score)
     else:
         write_atomically(PAGE, page().encode())
 

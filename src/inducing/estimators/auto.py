@@ -10,7 +10,7 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.blend_noise import find_noise_factor
+from inducing.estimators.blend_noise import HeldOutPrediction, find_log_noise_factor
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.division import Division, divide_rows
 from inducing.estimators.exporting import export_estimator
@@ -32,7 +32,6 @@ from inducing.estimators.predictions import Predictions, PredictionsOfClasses, P
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.inference.time_budget import check_time_budget
-from inducing.prediction.predictive import Predictive
 from inducing.saving import register
 from inducing.saving.values import shorten, take
 from inducing.tables.schema import EncodedTable, Schema
@@ -44,6 +43,22 @@ STATE: dict[str, Any] = {
     "class": str, "weights": dict[str, float], "scores": dict[str, float], "noise_factor": float,
     "random_state": int | None, "verbose": bool,
 }  # fmt: skip
+
+
+class Blend(NamedTuple):
+    """A fitted blend.
+
+    Arguments:
+        members: The fitted estimators with a weight, by name.
+        weights: Their weights.
+        scores: The mean log-likelihood of held-out rows under each candidate.
+        noise_factor: The factor by which the noise variances of the members were multiplied.
+    """
+
+    members: dict[str, NetworkEstimator]
+    weights: dict[str, float]
+    scores: dict[str, float]
+    noise_factor: float = 1.0
 
 
 class Auto(Predictions, BaseEstimator):
@@ -91,11 +106,11 @@ class Auto(Predictions, BaseEstimator):
             weights = check_weights(self.weights, candidates)
             candidates = {name: candidates[name] for name in weights}
             self._set_params(candidates, seed, num_fits=len(candidates))
-            return self._keep(fit_members(candidates, X, y, sample_weight), weights, {}, noise_factor=1.0)
+            return self._keep(Blend(fit_members(candidates, X, y, sample_weight), weights, {}))
         division = self._hold_out(X, y, sample_weight, seed)
         # if the held-out rows return, each candidate may be fitted twice
         self._set_params(candidates, seed, num_fits=len(candidates) * (1 + division.returns))
-        return self._keep(*self._choose(candidates, X, y, sample_weight, division))
+        return self._keep(self._choose(candidates, X, y, sample_weight, division))
 
     def update(self, X: Any, y: Any, num_steps: int | None = None) -> Self:
         """Condition the estimators of the blend on new rows, without a new fit. See `NetworkEstimator.update`."""
@@ -106,7 +121,7 @@ class Auto(Predictions, BaseEstimator):
                 updated[name] = copy.copy(member).update(X, y, num_steps)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        return self._keep(updated, self.weights_, self.scores_, self.noise_factor_)
+        return self._keep(Blend(updated, self.weights_, self.scores_, self.noise_factor_))
 
     def export(self, path: str | os.PathLike[str], quantiles: Sequence[float] | None = None) -> None:
         """Write the predictions of the mixture to a file that other programs run. See `NetworkEstimator.export`."""
@@ -139,7 +154,7 @@ class Auto(Predictions, BaseEstimator):
 
     @classmethod
     def from_parts(cls, state: dict[str, Any], parts: dict[str, Any]) -> Self:
-        """The inverse of `to_parts`. A fit of the result keeps the weights.
+        """The inverse of `to_parts`. A fit of the result keeps the weights, and has no factor of the noise.
 
         Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
         """
@@ -154,22 +169,16 @@ class Auto(Predictions, BaseEstimator):
             raise ValueError(f"there are weights of {shorten(list(weights))}, but models {shorten(list(parts))}")
         if not (all(0 < weight <= 1 for weight in weights.values()) and math.isclose(sum(weights.values()), 1)):
             raise ValueError(f"the weights must be positive, and their sum 1, got {shorten(weights)}")
-        if not noise_factor > 0:
-            raise ValueError(f"the factor of the noise must be positive, got {noise_factor:g}")
+        if not 0 < noise_factor < math.inf:
+            raise ValueError(f"noise_factor must be a positive number, got {noise_factor:g}")
         candidates = {key: clone(member) for key, member in parts.items()}
         weights = {name: weights[name] for name in parts}
         model = cls(candidates, weights=dict(weights), random_state=random_state, verbose=verbose)
-        return model._keep(dict(parts), dict(weights), dict(scores), noise_factor)
+        return model._keep(Blend(dict(parts), dict(weights), dict(scores), noise_factor))
 
-    def _keep(
-        self,
-        members: dict[str, NetworkEstimator],
-        weights: dict[str, float],
-        scores: dict[str, float],
-        noise_factor: float,
-    ) -> Self:
-        check_members(members)
-        self.members_, self.weights_, self.scores_, self.noise_factor_ = members, weights, scores, noise_factor
+    def _keep(self, blend: Blend) -> Self:
+        check_members(blend.members)
+        self.members_, self.weights_, self.scores_, self.noise_factor_ = blend
         # classes, number of targets and their shape are the same in all members; scales are not needed here
         first = self._first
         self.targets_, self.schema_, self.n_features_in_ = first.targets_, first.schema_, first.n_features_in_
@@ -215,7 +224,7 @@ class Auto(Predictions, BaseEstimator):
             each.set_params(random_state=seed + copies)
 
     def _hold_out(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Division:
-        """Hold out some rows, whose log-likelihoods decide the weights."""
+        """Hold out some rows, whose log-likelihoods decide the weights and the factor of the noise."""
         row_weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if not (row_weights > 0).any():
             raise ValueError("all sample weights are zero")
@@ -224,30 +233,32 @@ class Auto(Predictions, BaseEstimator):
 
     def _choose(
         self, candidates: dict[str, NetworkEstimator], X: Any, y: Any, sample_weight: Any, division: Division
-    ) -> tuple[dict[str, NetworkEstimator], dict[str, float], dict[str, float], float]:
-        """Fitted estimators, their weights, the scores of all candidates, and the factor of the noise."""
+    ) -> Blend:
+        """Fit all candidates to a part of the rows, and those with a weight to all rows."""
         train, held_out, row_weights, returns = division
-        predictions, columns, fitted = dict[str, Predictive](), [], dict[str, NetworkEstimator]()
+        rows, y_held_out = _take(X, held_out), _take(y, held_out)
+        predictions, columns, fitted = dict[str, HeldOutPrediction](), [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
             fitted[name] = candidate
             fit_member(candidate, *part, warns=not returns and is_first_with_schema(name, fitted))
             check_members(fitted)
-            predictions[name] = candidate.predict_distribution(_take(X, held_out))
-            targets = self._held_out_targets(candidate, _take(y, held_out))
-            columns.append(predictions[name].log_prob(targets).numpy())
+            predictions[name] = HeldOutPrediction.by(candidate, rows)
+            targets = self._held_out_targets(candidate, y_held_out)
+            columns.append(predictions[name].prediction.log_prob(targets).numpy())
         log_likelihoods = np.stack(columns, 1)
         scores = np.average(log_likelihoods, axis=0, weights=row_weights[held_out])
         found = find_weights(log_likelihoods, row_weights[held_out])
         weights = {name: float(weight) for name, weight in zip(candidates, found, strict=True) if weight > 0}
-        blended = [predictions[name] for name in weights]
-        log_factor = find_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
         members = {name: candidates[name] for name in weights}
+        targets = self._held_out_targets(next(iter(members.values())), y_held_out)
+        blended = [predictions[name] for name in weights]
+        log_factor = find_log_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
         if returns:
             members = fit_members({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
         for member in members.values():
             multiply_noise(member.likelihood_, log_factor)
-        return members, weights, dict(zip(candidates, scores.tolist(), strict=True)), math.exp(log_factor)
+        return Blend(members, weights, dict(zip(candidates, scores.tolist(), strict=True)), math.exp(log_factor))
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
         members = self._fitted()
@@ -265,7 +276,7 @@ class Auto(Predictions, BaseEstimator):
         return np.zeros(len(targets))
 
     def _held_out_targets(self, candidate: NetworkEstimator, y: Any) -> np.ndarray | Tensor:
-        """The targets of held-out rows, as predictions take them."""
+        """The targets of held-out rows, as `Predictive.log_prob` takes them."""
         return np.asarray(y, dtype=float).reshape(len(y), -1)
 
 
@@ -276,9 +287,11 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
     held-out rows, and of one more row for each model that only it can predict. Without these, a model slightly behind the
     best may have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01, and
-    models that are far behind on all rows, are dropped. A mixture of models with good error bars is too wide, so the noise
-    variances of its models are multiplied by one factor, by the same rows. Each model has its share of the draws of a
-    prediction, a whole number: as many in total as the largest ``n_samples`` of the models.
+    models that are far behind on all rows, are dropped. The noise variances of all models are multiplied by one factor
+    between 1/4 and 4, which maximises the log-likelihood of the mixture on the held-out rows, with a prior that prefers 1.
+    It is often below 1: the models differ in their means, so a mixture of models with accurate error bars is too wide. Each
+    model has its share of the draws of a prediction, a whole number: as many in total as the largest ``n_samples`` of the
+    models.
 
     Arguments:
         candidates: Estimators to choose from, by name. Default: `BNNRegressor` ("bnn"), `DeepGPRegressor` ("dgp") and
@@ -296,8 +309,10 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
             same settings have different seeds.
         verbose: Whether to show progress bars of all fits.
 
-    Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
-    mean log-likelihood of held-out rows under each candidate), ``noise_factor_`` (the factor of their noise variances).
+    Attributes: ``members_`` (the fitted estimators with a weight, by name, with the factor in their noise), ``weights_``
+    (their weights), ``scores_`` (the mean log-likelihood of held-out rows under each candidate, before the factor),
+    ``noise_factor_`` (the factor of the noise variances; below 1: narrower error bars). It is 1 if `weights` are given, if
+    one model remains, or if no model has a learned noise variance or scale: classifiers, and the likelihoods for counts.
 
     Example:
         >>> import numpy as np, inducing
@@ -317,7 +332,7 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
 class AutoClassifier(PredictionsOfClasses, Auto):
     """Classification with the models that predict held-out rows best, of the same kinds.
 
-    The arguments and attributes are those of `AutoRegressor`.
+    The arguments and attributes are those of `AutoRegressor`. ``noise_factor_`` is always 1.
 
     Example:
         >>> import numpy as np, inducing

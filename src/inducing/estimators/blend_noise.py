@@ -1,10 +1,14 @@
-"""The noise of the models of a blend, by rows that none of them was fitted to.
+"""The factor of the noise variances of a blend, chosen by rows that none of its models was fitted to.
 
 The variance of a mixture is the mean of the variances of its models, plus the variance of their means. So a mixture of
-models with good error bars has error bars that are too wide (Gneiting & Ranjan, 2013). All noise variances are multiplied by
-the factor phi of the highest log-likelihood of the mixture, with a normal prior on its logarithm:
+models with accurate error bars has error bars that are too wide (Gneiting & Ranjan, 2013). All noise variances are
+multiplied by one factor phi. It maximises the log-likelihood of held-out rows under the mixture, with a normal prior on
+log phi:
 
-    maximise over phi   sum_i log sum_k w_k p_k(y_i | x_i; phi)  -  (log phi)^2 / (2 s^2)
+    sum_i log sum_k w_k p_k(y_i | x_i; phi)  -  (log phi)^2 / (2 s^2)
+
+w_k are the weights of the models. Row i counts as often as its weight. The posterior of an exact last layer depends on the
+noise: with less noise, its draws differ less.
 
 References:
     Gneiting and Ranjan, Combining predictive distributions (2013).
@@ -16,6 +20,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,21 +29,53 @@ from torch import Tensor
 
 from inducing.estimators.model_weights import IMPOSSIBLE
 from inducing.estimators.noise import multiply_noise, noise_of
+from inducing.estimators.predicting import PredictingEstimator
 from inducing.prediction.predictive import Predictive
 
 # s, the standard deviation of log phi under the prior
 PRIOR_STD = 0.5
-# phi is a power of 2 with an exponent from -2 to 2
-LOG_FACTORS = math.log(2) * np.arange(-16, 17) / 8
+# the factors that are tried, from 1/4 to 4 in steps of 2^(1/4)
+LOG_FACTORS = math.log(2) * np.arange(-8, 9) / 4
 
 
-def find_noise_factor(
-    predictions: Sequence[Predictive],
+class HeldOutPrediction(NamedTuple):
+    """A model's prediction of the held-out rows.
+
+    Arguments:
+        prediction: The prediction.
+        model: The model, if it must draw its functions again for another noise.
+        rows: The inputs of the rows.
+    """
+
+    prediction: Predictive
+    model: PredictingEstimator | None = None
+    rows: Any = None
+
+    @classmethod
+    def by(cls, model: PredictingEstimator, rows: Any) -> HeldOutPrediction:
+        """The prediction of a fitted model."""
+        depends_on_noise = model.network_.optimal_last is not None
+        return cls(model.predict_distribution(rows), model if depends_on_noise else None, rows)
+
+    def with_noise(self, log_factor: float) -> Predictive:
+        """The same prediction, with the noise variance multiplied by exp(``log_factor``)."""
+        if self.model is None or log_factor == 0:
+            likelihood = copy.deepcopy(self.prediction.likelihood)
+            multiply_noise(likelihood, log_factor)
+            return replace(self.prediction, likelihood=likelihood)
+        model = copy.copy(self.model)
+        model.likelihood_ = copy.deepcopy(model.likelihood_)
+        multiply_noise(model.likelihood_, log_factor)
+        return model.predict_distribution(self.rows)
+
+
+def find_log_noise_factor(
+    predictions: Sequence[HeldOutPrediction],
     weights: Float[np.ndarray, " K"],
     targets: np.ndarray | Tensor,
     row_weights: Float[np.ndarray, " N"],
 ) -> float:
-    """Find log phi. It is 0 for one model, and without a learned noise.
+    """Find log phi with the highest objective among `LOG_FACTORS`. It is 0 for one model, and without a learned noise.
 
     Arguments:
         predictions: The predictions of held-out rows by each model of the blend.
@@ -46,31 +83,20 @@ def find_noise_factor(
         targets: The targets of these rows.
         row_weights: Weights of the rows.
     """
-    if len(predictions) == 1 or not any(noise_of(each.likelihood) for each in predictions):
+    if len(predictions) == 1 or not any(noise_of(each.prediction.likelihood) for each in predictions):
         return 0.0
-    scores = np.array(
-        [
-            row_weights @ _log_mixture(predictions, weights, targets, log_factor) - (log_factor / PRIOR_STD) ** 2 / 2
-            for log_factor in LOG_FACTORS
-        ]
-    )
-    return float(LOG_FACTORS[scores.argmax()])
+
+    def objective(log_factor: float) -> float:
+        noisy = [each.with_noise(log_factor) for each in predictions]
+        return float(row_weights @ _log_mixture(noisy, weights, targets)) - (log_factor / PRIOR_STD) ** 2 / 2
+
+    return float(max(LOG_FACTORS, key=objective))
 
 
 def _log_mixture(
-    predictions: Sequence[Predictive],
-    weights: Float[np.ndarray, " K"],
-    targets: np.ndarray | Tensor,
-    log_factor: float,
+    predictions: Sequence[Predictive], weights: Float[np.ndarray, " K"], targets: np.ndarray | Tensor
 ) -> Float[np.ndarray, " N"]:
-    """The log-density of each row under the mixture, with all noise multiplied by a factor."""
+    """The log-density of each row under the mixture."""
     with torch.no_grad():
-        densities = [_with_noise(each, log_factor).log_prob(targets) for each in predictions]
-    found = torch.stack(densities, 1).double().nan_to_num(nan=IMPOSSIBLE).clamp_min(IMPOSSIBLE)
-    return np.logaddexp.reduce(found.numpy() + np.log(weights), 1)
-
-
-def _with_noise(prediction: Predictive, log_factor: float) -> Predictive:
-    likelihood = copy.deepcopy(prediction.likelihood)
-    multiply_noise(likelihood, log_factor)
-    return replace(prediction, likelihood=likelihood)
+        densities = torch.stack([each.log_prob(targets) for each in predictions], 1).double()
+    return np.logaddexp.reduce(densities.nan_to_num(nan=IMPOSSIBLE).clamp_min(IMPOSSIBLE).numpy() + np.log(weights), 1)

@@ -127,8 +127,8 @@ class Experiment:
         """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
 
         Runs that are out of date decide nothing. The number of steps is doubled until this changes the ELBO by less than
-        `CONVERGED`, at most `doublings` times. If it always changes more, training has not converged, and the number with
-        the highest ELBO is kept.
+        `CONVERGED`, at most `doublings` times. If each doubling changes it by more, training has not converged, and the
+        number of steps with the highest ELBO is kept.
         """
         results = {key: result for key, result in results.items() if self.is_current(result)}
         trials = tuple(dataclasses.replace(trial, doublings=None) for trial in self.trials(config))
