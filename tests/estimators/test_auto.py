@@ -276,6 +276,7 @@ def test_parts_that_do_not_fit_each_other_are_refused():
         (state | {"scores": {"wide": "high"}}, parts, "scores cannot be"),
         (state | {"noise_factor": 0.0}, parts, "noise_factor must be"),
         (state | {"noise_factor": float("inf")}, parts, "noise_factor must be"),
+        (state | {"noise_factor": -(10**400)}, parts, "noise_factor must be"),
         (state | {"noise_factor": float("nan")}, parts, "noise_factor must be"),
         (state | {"noise_factor": "large"}, parts, "noise_factor cannot be"),
         ({"class": "AutoRegressor"}, parts, "weights"),

@@ -10,6 +10,7 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,18 +21,18 @@ from torch import Tensor
 
 from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.blend_noise import HeldOutPrediction, find_log_noise_factor
+from inducing.estimators.blend_noise import LEAST_FACTOR, find_log_noise_factor, with_noise
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.division import Division, divide_rows
 from inducing.estimators.exporting import export_estimator
 from inducing.estimators.functions import BlendedFunctions, SampledFunctions
 from inducing.estimators.members import check_members, count_copies, fit_member, fit_members, is_first_with_schema
 from inducing.estimators.model_weights import check_weights, find_weights, share_draws
-from inducing.estimators.noise import multiply_noise
 from inducing.estimators.predictions import Predictions, PredictionsOfClasses, PredictionsOfNumbers
 from inducing.estimators.regression import BNNRegressor, DeepGPRegressor, Regressor
 from inducing.estimators.stacking import TreeBNNClassifier, TreeBNNRegressor
 from inducing.inference.time_budget import check_time_budget
+from inducing.prediction.predictive import Predictive
 from inducing.saving import register
 from inducing.saving.values import shorten, take
 from inducing.tables.schema import EncodedTable, Schema
@@ -52,7 +53,7 @@ class Blend(NamedTuple):
         members: The fitted estimators with a weight, by name.
         weights: Their weights.
         scores: The mean log-likelihood of held-out rows under each candidate.
-        noise_factor: The factor by which the noise variances of the members were multiplied.
+        noise_factor: The factor of the noise variances of all members in predictions of the blend.
     """
 
     members: dict[str, NetworkEstimator]
@@ -169,12 +170,12 @@ class Auto(Predictions, BaseEstimator):
             raise ValueError(f"there are weights of {shorten(list(weights))}, but models {shorten(list(parts))}")
         if not (all(0 < weight <= 1 for weight in weights.values()) and math.isclose(sum(weights.values()), 1)):
             raise ValueError(f"the weights must be positive, and their sum 1, got {shorten(weights)}")
-        if not 0 < noise_factor < math.inf:
-            raise ValueError(f"noise_factor must be a positive number, got {noise_factor:g}")
+        if not LEAST_FACTOR <= noise_factor <= 1:
+            raise ValueError(f"noise_factor must be between {LEAST_FACTOR} and 1, got {shorten(noise_factor)}")
         candidates = {key: clone(member) for key, member in parts.items()}
         weights = {name: weights[name] for name in parts}
         model = cls(candidates, weights=dict(weights), random_state=random_state, verbose=verbose)
-        return model._keep(Blend(dict(parts), dict(weights), dict(scores), noise_factor))
+        return model._keep(Blend(dict(parts), dict(weights), dict(scores), float(noise_factor)))
 
     def _keep(self, blend: Blend) -> Self:
         check_members(blend.members)
@@ -237,15 +238,15 @@ class Auto(Predictions, BaseEstimator):
         """Fit all candidates to a part of the rows, and those with a weight to all rows."""
         train, held_out, row_weights, returns = division
         rows, y_held_out = _take(X, held_out), _take(y, held_out)
-        predictions, columns, fitted = dict[str, HeldOutPrediction](), [], dict[str, NetworkEstimator]()
+        predictions, columns, fitted = dict[str, Predictive](), [], dict[str, NetworkEstimator]()
         for name, candidate in candidates.items():
             part = _take(X, train), _take(y, train), row_weights[train]
             fitted[name] = candidate
             fit_member(candidate, *part, warns=not returns and is_first_with_schema(name, fitted))
             check_members(fitted)
-            predictions[name] = HeldOutPrediction.by(candidate, rows)
+            predictions[name] = candidate.predict_distribution(rows)
             targets = self._held_out_targets(candidate, y_held_out)
-            columns.append(predictions[name].prediction.log_prob(targets).numpy())
+            columns.append(predictions[name].log_prob(targets).numpy())
         log_likelihoods = np.stack(columns, 1)
         scores = np.average(log_likelihoods, axis=0, weights=row_weights[held_out])
         found = find_weights(log_likelihoods, row_weights[held_out])
@@ -256,8 +257,6 @@ class Auto(Predictions, BaseEstimator):
         log_factor = find_log_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
         if returns:
             members = fit_members({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
-        for member in members.values():
-            multiply_noise(member.likelihood_, log_factor)
         return Blend(members, weights, dict(zip(candidates, scores.tolist(), strict=True)), math.exp(log_factor))
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
@@ -268,8 +267,13 @@ class Auto(Predictions, BaseEstimator):
         offset = 0.5 if seed is None else np.random.default_rng(seed).random()
         counts = share_draws(np.array([self.weights_[name] for name in members]), n_samples, offset)
         pairs = zip(members.values(), counts, strict=True)
-        drawn = tuple(member._draw(count, seed) for member, count in pairs if count)
+        drawn = tuple(self._with_factor(member._draw(count, seed)) for member, count in pairs if count)
         return drawn[0] if len(drawn) == 1 else BlendedFunctions(drawn)
+
+    def _with_factor(self, drawn: SampledFunctions) -> SampledFunctions:
+        if self.noise_factor_ == 1:
+            return drawn
+        return replace(drawn, likelihood=with_noise(drawn.likelihood, math.log(self.noise_factor_)))
 
     def _groups(self, targets: np.ndarray) -> np.ndarray:
         """The group of each row. Some rows of each group are held out."""
@@ -287,9 +291,9 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
     The predictive distribution is a weighted mixture of those of the models. The weights maximise the log-likelihood of
     held-out rows, and of one more row for each model that only it can predict. Without these, a model slightly behind the
     best may have no weight, although a new row may be nearly impossible under the best. Models with weights below 0.01, and
-    models that are far behind on all rows, are dropped. The noise variances of all models are multiplied by one factor
-    between 1/4 and 4, which maximises the log-likelihood of the mixture on the held-out rows, with a prior that prefers 1.
-    It is often below 1: the models differ in their means, so a mixture of models with accurate error bars is too wide. Each
+    models that are far behind on all rows, are dropped. In predictions of the blend, the noise variances of all models are
+    multiplied by one factor between 1/4 and 1. It maximises the log-likelihood of the mixture on the held-out rows, with a
+    prior that prefers 1: the models differ in their means, so a mixture of models with accurate error bars is too wide. Each
     model has its share of the draws of a prediction, a whole number: as many in total as the largest ``n_samples`` of the
     models.
 
@@ -309,10 +313,10 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
             same settings have different seeds.
         verbose: Whether to show progress bars of all fits.
 
-    Attributes: ``members_`` (the fitted estimators with a weight, by name, with the factor in their noise), ``weights_``
-    (their weights), ``scores_`` (the mean log-likelihood of held-out rows under each candidate, before the factor),
-    ``noise_factor_`` (the factor of the noise variances; below 1: narrower error bars). It is 1 if `weights` are given, if
-    one model remains, or if no model has a learned noise variance or scale: classifiers, and the likelihoods for counts.
+    Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
+    mean log-likelihood of held-out rows under each candidate), ``noise_factor_`` (the factor of the noise variances; below
+    1: narrower error bars). The factor is 1 if `weights` are given, if one model remains, or if no model has a learned noise
+    variance or scale: for classes and counts.
 
     Example:
         >>> import numpy as np, inducing

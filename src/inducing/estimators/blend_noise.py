@@ -1,14 +1,14 @@
 """The factor of the noise variances of a blend, chosen by rows that none of its models was fitted to.
 
 The variance of a mixture is the mean of the variances of its models, plus the variance of their means. So a mixture of
-models with accurate error bars has error bars that are too wide (Gneiting & Ranjan, 2013). All noise variances are
-multiplied by one factor phi. It maximises the log-likelihood of held-out rows under the mixture, with a normal prior on
-log phi:
+models with accurate error bars has error bars that are too wide (Gneiting & Ranjan, 2013). In predictions of the blend, all
+noise variances are multiplied by one factor phi <= 1. It maximises the log-likelihood of held-out rows under the mixture,
+with a normal prior on log phi:
 
     sum_i log sum_k w_k p_k(y_i | x_i; phi)  -  (log phi)^2 / (2 s^2)
 
-w_k are the weights of the models. Row i counts as often as its weight. The posterior of an exact last layer depends on the
-noise: with less noise, its draws differ less.
+w_k are the weights of the models. Row i counts as often as its weight. The models themselves, with the noise that they have
+learned, do not change.
 
 References:
     Gneiting and Ranjan, Combining predictive distributions (2013).
@@ -20,7 +20,6 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,48 +28,18 @@ from torch import Tensor
 
 from inducing.estimators.model_weights import IMPOSSIBLE
 from inducing.estimators.noise import multiply_noise, noise_of
-from inducing.estimators.predicting import PredictingEstimator
+from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
 
 # s, the standard deviation of log phi under the prior
 PRIOR_STD = 0.5
-# the factors that are tried, from 1/4 to 4 in steps of 2^(1/4)
-LOG_FACTORS = math.log(2) * np.arange(-8, 9) / 4
-
-
-class HeldOutPrediction(NamedTuple):
-    """A model's prediction of the held-out rows.
-
-    Arguments:
-        prediction: The prediction.
-        model: The model, if it must draw its functions again for another noise.
-        rows: The inputs of the rows.
-    """
-
-    prediction: Predictive
-    model: PredictingEstimator | None = None
-    rows: Any = None
-
-    @classmethod
-    def by(cls, model: PredictingEstimator, rows: Any) -> HeldOutPrediction:
-        """The prediction of a fitted model."""
-        depends_on_noise = model.network_.optimal_last is not None
-        return cls(model.predict_distribution(rows), model if depends_on_noise else None, rows)
-
-    def with_noise(self, log_factor: float) -> Predictive:
-        """The same prediction, with the noise variance multiplied by exp(``log_factor``)."""
-        if self.model is None or log_factor == 0:
-            likelihood = copy.deepcopy(self.prediction.likelihood)
-            multiply_noise(likelihood, log_factor)
-            return replace(self.prediction, likelihood=likelihood)
-        model = copy.copy(self.model)
-        model.likelihood_ = copy.deepcopy(model.likelihood_)
-        multiply_noise(model.likelihood_, log_factor)
-        return model.predict_distribution(self.rows)
+# the factors that are tried, from 1 to 1/4 in steps of 2^(1/8)
+LOG_FACTORS = -math.log(2) * np.arange(17) / 8
+LEAST_FACTOR = 0.25
 
 
 def find_log_noise_factor(
-    predictions: Sequence[HeldOutPrediction],
+    predictions: Sequence[Predictive],
     weights: Float[np.ndarray, " K"],
     targets: np.ndarray | Tensor,
     row_weights: Float[np.ndarray, " N"],
@@ -83,14 +52,21 @@ def find_log_noise_factor(
         targets: The targets of these rows.
         row_weights: Weights of the rows.
     """
-    if len(predictions) == 1 or not any(noise_of(each.prediction.likelihood) for each in predictions):
+    if len(predictions) == 1 or not any(noise_of(each.likelihood) for each in predictions):
         return 0.0
 
     def objective(log_factor: float) -> float:
-        noisy = [each.with_noise(log_factor) for each in predictions]
+        noisy = [replace(each, likelihood=with_noise(each.likelihood, log_factor)) for each in predictions]
         return float(row_weights @ _log_mixture(noisy, weights, targets)) - (log_factor / PRIOR_STD) ** 2 / 2
 
     return float(max(LOG_FACTORS, key=objective))
+
+
+def with_noise(likelihood: Likelihood, log_factor: float) -> Likelihood:
+    """A copy of the likelihood, with its learned noise variance multiplied by exp(``log_factor``)."""
+    copied = copy.deepcopy(likelihood)
+    multiply_noise(copied, log_factor)
+    return copied
 
 
 def _log_mixture(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,8 +128,8 @@ class Experiment:
         """Decide the settings of a configuration by runs on split 0: those of `trials`, then the number of steps.
 
         Runs that are out of date decide nothing. The number of steps is doubled until this changes the ELBO by less than
-        `CONVERGED`, at most `doublings` times. If each doubling changes it by more, training has not converged, and the
-        number of steps with the highest ELBO is kept.
+        `CONVERGED`, at most `doublings` times. If each doubling changes it by more, or an earlier ELBO was higher, training
+        has not converged, and the number of steps with the highest ELBO is kept.
         """
         results = {key: result for key, result in results.items() if self.is_current(result)}
         trials = tuple(dataclasses.replace(trial, doublings=None) for trial in self.trials(config))
@@ -142,14 +143,17 @@ class Experiment:
         runs = [
             dataclasses.replace(first, num_steps=2**times * first.num_steps) for times in range(config.doublings + 1)
         ]
+        highest = -math.inf
         for shorter, longer in itertools.pairwise(runs):
             missing = tuple(each for each in (shorter, longer) if key_of(each) not in results)
             if missing:
                 return Settled(None, missing)
-            if abs(_elbo(longer, results) - _elbo(shorter, results)) < CONVERGED:
+            highest = max(highest, _elbo(shorter, results))
+            change = abs(_elbo(longer, results) - _elbo(shorter, results))
+            if change < CONVERGED and _elbo(shorter, results) > highest - CONVERGED:
                 return Settled(dataclasses.replace(shorter, split=config.split), converged=True)
-        highest = max(runs, key=lambda run: _elbo(run, results))
-        return Settled(dataclasses.replace(highest, split=config.split), converged=False)
+        best = max(runs, key=lambda run: _elbo(run, results))
+        return Settled(dataclasses.replace(best, split=config.split), converged=False)
 
     def finished(self, configs: Sequence[Any], results: Mapping[str, Result]) -> list[Result]:
         """The stored results of these configurations, in the order of the grid.
@@ -237,7 +241,8 @@ class Experiment:
 
 
 def _elbo(config: Any, results: Mapping[str, Result]) -> float:
-    return float(results[key_of(config)]["metrics"]["elbo_per_datapoint"])
+    elbo = float(results[key_of(config)]["metrics"]["elbo_per_datapoint"])
+    return -math.inf if math.isnan(elbo) else elbo
 
 
 def key_of(config: Any) -> str:
