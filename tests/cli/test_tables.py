@@ -258,6 +258,7 @@ def test_one_model_with_all_the_weight(options, here, monkeypatch):
 def test_a_blend_of_models(target, here, monkeypatch):
     """It is fitted again with the same weights, saved, reported, and predicts, and is exported."""
     monkeypatch.setattr(auto, "find_weights", lambda scores, rows: np.array([0.5, 0, 0.5]))
+    monkeypatch.setattr(auto, "find_noise_factor", lambda *arguments: 0.5)
     options = ("--max-steps", 2, "--model", "auto", "--refit", "--report", "r.html")
     done = run("fit", "t.csv", "--target", target, *options)
     assert done.exit_code == 0, done.stderr
@@ -271,6 +272,9 @@ def test_a_blend_of_models(target, here, monkeypatch):
     assert page.count("weight 0.50, ") == page.count('alt="ELBO"') == 2
     estimator = TableModel.load(here / "model.safetensors").estimator
     assert list(estimator.members_) == ["bnn", "trees"]
+    assert estimator.noise_factor_ == 0.5, "the new fit has the factor of the first"
+    assert "noise variances of all models times 0.50, by the same rows" in done.stdout
+    assert "factor of all noise variances" in page
     assert len(estimator.members_["bnn"].network_.inducing_points) == 60, "all rows"
     done = run("predict", "model.safetensors", "t.csv", "--out", "p.csv")
     assert done.exit_code == 0, done.stderr

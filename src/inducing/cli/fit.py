@@ -124,8 +124,8 @@ def fit(
     if refit and fitted is not None:
         start = time.perf_counter()
         whole = make(test_fraction=0.0)
-        found = estimator.weights_ if isinstance(estimator, Auto) else None
-        final = fit_training_rows(make_estimator(model, whole, found, **parameters), whole, stream_of_rows)
+        earlier = estimator if isinstance(estimator, Auto) else None
+        final = fit_training_rows(make_estimator(model, whole, earlier, **parameters), whole, stream_of_rows)
         seconds += time.perf_counter() - start
         save(final)
     if not is_first():
@@ -201,10 +201,12 @@ def _print_problem(console: Console, problem: Problem, total: int, may_change_ta
 
 
 def _print_weights(console: Console, blend: Auto) -> None:
-    """Print the weights of the models of a blend, and the scores that decided them."""
+    """Print the weights of the models of a blend, the scores that decided them, and the factor of the noise."""
     weights = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights_.items())
     scores = ", ".join(f"{name} {score:.3f}" for name, score in blend.scores_.items())
     console.print(f"weights of models: {weights}. Log-likelihoods of rows held out of the training rows: {scores}")
+    if blend.noise_factor_ != 1:
+        console.print(f"noise variances of all models times {blend.noise_factor_:.2f}, by the same rows")
 
 
 def _print_training(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from inducing.checks import check_kind, check_whole
 from inducing.estimators.base import NetworkEstimator
-from inducing.estimators.blend_noise import LEAST_FACTOR, find_log_noise_factor, with_noise
+from inducing.estimators.blend_noise import check_noise_factor, find_noise_factor, with_noise
 from inducing.estimators.classification import BNNClassifier, Classifier, DeepGPClassifier
 from inducing.estimators.division import Division, divide_rows
 from inducing.estimators.exporting import export_estimator
@@ -81,6 +81,7 @@ class Auto(Predictions, BaseEstimator):
         candidates: Mapping[str, NetworkEstimator] | None = None,
         *,
         weights: Mapping[str, float] | None = None,
+        noise_factor: float | None = None,
         schema: Schema | None = None,
         max_steps: int | None = None,
         time_budget: float | None = None,
@@ -88,7 +89,7 @@ class Auto(Predictions, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.candidates, self.weights, self.schema = candidates, weights, schema
+        self.candidates, self.weights, self.noise_factor, self.schema = candidates, weights, noise_factor, schema
         self.max_steps, self.time_budget, self.device = max_steps, time_budget, device
         self.random_state, self.verbose = random_state, verbose
 
@@ -101,13 +102,16 @@ class Auto(Predictions, BaseEstimator):
             sample_weight: Weights of the rows.
         """
         check_consistent_length(X, y)
+        if self.noise_factor is not None:
+            check_noise_factor(self.noise_factor)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         candidates = {name: clone(each) for name, each in self._candidates(len(X)).items()}
         if self.weights is not None:
             weights = check_weights(self.weights, candidates)
             candidates = {name: candidates[name] for name in weights}
             self._set_params(candidates, seed, num_fits=len(candidates))
-            return self._keep(Blend(fit_members(candidates, X, y, sample_weight), weights, {}))
+            factor = 1.0 if self.noise_factor is None else self.noise_factor
+            return self._keep(Blend(fit_members(candidates, X, y, sample_weight), weights, {}, factor))
         division = self._hold_out(X, y, sample_weight, seed)
         # if the held-out rows return, each candidate may be fitted twice
         self._set_params(candidates, seed, num_fits=len(candidates) * (1 + division.returns))
@@ -155,7 +159,7 @@ class Auto(Predictions, BaseEstimator):
 
     @classmethod
     def from_parts(cls, state: dict[str, Any], parts: dict[str, Any]) -> Self:
-        """The inverse of `to_parts`. A fit of the result keeps the weights, and has no factor of the noise.
+        """The inverse of `to_parts`. A fit of the result keeps the weights and the factor of the noise.
 
         Parts that do not fit each other are refused, so that all of it may come from an untrusted file.
         """
@@ -170,11 +174,11 @@ class Auto(Predictions, BaseEstimator):
             raise ValueError(f"there are weights of {shorten(list(weights))}, but models {shorten(list(parts))}")
         if not (all(0 < weight <= 1 for weight in weights.values()) and math.isclose(sum(weights.values()), 1)):
             raise ValueError(f"the weights must be positive, and their sum 1, got {shorten(weights)}")
-        if not LEAST_FACTOR <= noise_factor <= 1:
-            raise ValueError(f"noise_factor must be between {LEAST_FACTOR} and 1, got {shorten(noise_factor)}")
+        check_noise_factor(noise_factor)
         candidates = {key: clone(member) for key, member in parts.items()}
         weights = {name: weights[name] for name in parts}
-        model = cls(candidates, weights=dict(weights), random_state=random_state, verbose=verbose)
+        settings: dict[str, Any] = {"weights": dict(weights), "noise_factor": noise_factor}
+        model = cls(candidates, **settings, random_state=random_state, verbose=verbose)
         return model._keep(Blend(dict(parts), dict(weights), dict(scores), float(noise_factor)))
 
     def _keep(self, blend: Blend) -> Self:
@@ -254,10 +258,12 @@ class Auto(Predictions, BaseEstimator):
         members = {name: candidates[name] for name in weights}
         targets = self._held_out_targets(next(iter(members.values())), y_held_out)
         blended = [predictions[name] for name in weights]
-        log_factor = find_log_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
+        factor = self.noise_factor
+        if factor is None:
+            factor = find_noise_factor(blended, np.array(list(weights.values())), targets, row_weights[held_out])
         if returns:
             members = fit_members({name: clone(member) for name, member in members.items()}, X, y, sample_weight)
-        return Blend(members, weights, dict(zip(candidates, scores.tolist(), strict=True)), math.exp(log_factor))
+        return Blend(members, weights, dict(zip(candidates, scores.tolist(), strict=True)), factor)
 
     def _draw(self, n_samples: int | None = None, seed: int | None = None) -> SampledFunctions | BlendedFunctions:
         members = self._fitted()
@@ -273,7 +279,7 @@ class Auto(Predictions, BaseEstimator):
     def _with_factor(self, drawn: SampledFunctions) -> SampledFunctions:
         if self.noise_factor_ == 1:
             return drawn
-        return replace(drawn, likelihood=with_noise(drawn.likelihood, math.log(self.noise_factor_)))
+        return replace(drawn, likelihood=with_noise(drawn.likelihood, self.noise_factor_))
 
     def _groups(self, targets: np.ndarray) -> np.ndarray:
         """The group of each row. Some rows of each group are held out."""
@@ -303,6 +309,8 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
             with other seeds ("second bnn", "third bnn") replace the deep Gaussian process.
         weights: Weights of some or all candidates by name, e.g. ``{"bnn": 0.7, "trees": 0.3}``, in any unit. Only candidates
             with a weight are fitted, to all rows. Default: found by held-out rows.
+        noise_factor: Factor of all noise variances in predictions, between 1/4 and 1. Default: found by held-out rows, or 1
+            if `weights` are given.
         schema: How columns of a table are encoded, see `BNNRegressor`. Default: that of each candidate.
         max_steps: Maximum number of steps of each fit. Default: that of each candidate.
         time_budget: Maximum seconds of training of all fits together, in equal shares. Without `weights` and with at most
@@ -315,8 +323,8 @@ class AutoRegressor(PredictionsOfNumbers, Auto):
 
     Attributes: ``members_`` (the fitted estimators with a weight, by name), ``weights_`` (their weights), ``scores_`` (the
     mean log-likelihood of held-out rows under each candidate), ``noise_factor_`` (the factor of the noise variances; below
-    1: narrower error bars). The factor is 1 if `weights` are given, if one model remains, or if no model has a learned noise
-    variance or scale: for classes and counts.
+    1: narrower error bars). The factor that is found is 1 if one model remains, or if no model has a learned noise variance
+    or scale: for classes and counts.
 
     Example:
         >>> import numpy as np, inducing

@@ -20,31 +20,33 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inducing.checks import check_kind
 from inducing.estimators.model_weights import IMPOSSIBLE
 from inducing.estimators.noise import multiply_noise, noise_of
 from inducing.nn.likelihoods import Likelihood
 from inducing.prediction.predictive import Predictive
+from inducing.saving.values import shorten
 
 # s, the standard deviation of log phi under the prior
 PRIOR_STD = 0.5
 # the factors that are tried, from 1 to 1/4 in steps of 2^(1/8)
-LOG_FACTORS = -math.log(2) * np.arange(17) / 8
-LEAST_FACTOR = 0.25
+FACTORS = [2.0 ** (-step / 8) for step in range(17)]
 
 
-def find_log_noise_factor(
+def find_noise_factor(
     predictions: Sequence[Predictive],
     weights: Float[np.ndarray, " K"],
     targets: np.ndarray | Tensor,
     row_weights: Float[np.ndarray, " N"],
 ) -> float:
-    """Find log phi with the highest objective among `LOG_FACTORS`. It is 0 for one model, and without a learned noise.
+    """Find the factor with the highest objective among `FACTORS`. It is 1 for one model, and without a learned noise.
 
     Arguments:
         predictions: The predictions of held-out rows by each model of the blend.
@@ -53,20 +55,27 @@ def find_log_noise_factor(
         row_weights: Weights of the rows.
     """
     if len(predictions) == 1 or not any(noise_of(each.likelihood) for each in predictions):
-        return 0.0
+        return 1.0
 
-    def objective(log_factor: float) -> float:
-        noisy = [replace(each, likelihood=with_noise(each.likelihood, log_factor)) for each in predictions]
-        return float(row_weights @ _log_mixture(noisy, weights, targets)) - (log_factor / PRIOR_STD) ** 2 / 2
+    def objective(factor: float) -> float:
+        noisy = [replace(each, likelihood=with_noise(each.likelihood, factor)) for each in predictions]
+        return float(row_weights @ _log_mixture(noisy, weights, targets)) - (math.log(factor) / PRIOR_STD) ** 2 / 2
 
-    return float(max(LOG_FACTORS, key=objective))
+    return max(FACTORS, key=objective)
 
 
-def with_noise(likelihood: Likelihood, log_factor: float) -> Likelihood:
-    """A copy of the likelihood, with its learned noise variance multiplied by exp(``log_factor``)."""
+def with_noise(likelihood: Likelihood, factor: float) -> Likelihood:
+    """A copy of the likelihood, with its learned noise variance multiplied by a factor."""
     copied = copy.deepcopy(likelihood)
-    multiply_noise(copied, log_factor)
+    multiply_noise(copied, math.log(factor))
     return copied
+
+
+def check_noise_factor(factor: float) -> None:
+    """Raise an error if a given factor is not one that could be found."""
+    check_kind("noise_factor", factor, Real, "a number")
+    if not min(FACTORS) <= factor <= 1:
+        raise ValueError(f"noise_factor must be between {min(FACTORS)} and 1, got {shorten(factor)}")
 
 
 def _log_mixture(

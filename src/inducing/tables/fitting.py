@@ -92,7 +92,7 @@ class TableFit:
 
 
 def make_estimator(
-    model: str, problem: Problem, weights: Mapping[str, float] | None = None, **parameters: Any
+    model: str, problem: Problem, earlier: Auto | None = None, **parameters: Any
 ) -> NetworkEstimator | Auto:
     """Make an estimator for a problem, with its schema.
 
@@ -100,7 +100,7 @@ def make_estimator(
         model: "bnn", "dgp", "trees" (a network with the predictions of boosted trees as inputs), or "auto" for the best
             blend of them.
         problem: The problem.
-        weights: The weights of models in the blend, if they are known.
+        earlier: A blend that was fitted to other rows of the table, whose weights and factor of the noise are kept.
         parameters: Parameters of the estimator. None: its default.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -108,12 +108,16 @@ def make_estimator(
     if model == "auto":
         if "prior" in given:
             raise ValueError("prior is not available for auto, since Gaussian processes have no weights. Use bnn.")
-        shared = {name: given.pop(name) for name in ("random_state", "verbose", "time_budget") if name in given}
+        shared: dict[str, Any] = {
+            name: given.pop(name) for name in ("random_state", "verbose", "time_budget") if name in given
+        }
         automatic = AUTOMATIC[problem.task]
-        # known weights may be of a fit to another number of rows
-        kinds = automatic.default_candidates(len(problem.train) if weights is None else None)
+        # the earlier blend may be of another number of rows
+        kinds = automatic.default_candidates(len(problem.train) if earlier is None else None)
         candidates = {name: _make(kind, problem, given) for name, kind in kinds.items()}
-        return automatic(candidates, weights=weights, **shared)
+        if earlier is not None:
+            shared |= {"weights": earlier.weights_, "noise_factor": earlier.noise_factor_}
+        return automatic(candidates, **shared)
     if model == "dgp" and "prior" in given:
         raise ValueError("prior is not available for dgp, since Gaussian processes have no weights. Use bnn.")
     return _make(ESTIMATORS[model][problem.task], problem, given)

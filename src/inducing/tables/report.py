@@ -213,6 +213,8 @@ def _settings(fit: TableFit, source: str) -> Table:
     ]
     weights, scores = (estimator.weights_, estimator.scores_) if isinstance(estimator, Auto) else ({}, {})
     rows += [[f"{name}: log-likelihood of held-out rows", f"{score:.3f}"] for name, score in scores.items()]
+    if isinstance(estimator, Auto) and estimator.noise_factor_ != 1:
+        rows.append(["factor of all noise variances", f"{estimator.noise_factor_:.2f}"])
     for name, member in fit.members.items():
         model = f"{type(member).__name__}: {member.built}"
         parameters = {key: value for key, value in member.get_params().items() if key not in ("schema", "verbose")}
