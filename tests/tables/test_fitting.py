@@ -84,7 +84,7 @@ def test_known_weights_may_come_from_another_number_of_rows():
     problem = make_problem(make_table()[[*INPUTS, "price"]], ["price"])
     weights = {"second bnn": 0.5, "dgp": 0.5}
     earlier = inducing.AutoRegressor(weights=weights, noise_factor=0.5, max_steps=1, random_state=0)
-    earlier.fit(problem.encoded, problem.y)
+    earlier.fit(np.eye(5), np.arange(5.0))
     estimator = make_estimator("auto", problem, earlier, max_steps=1, random_state=0)
     assert estimator.noise_factor == 0.5
     kinds = {name: type(each).__name__ for name, each in fit_problem(estimator, problem).estimator.members_.items()}
