@@ -273,7 +273,7 @@ def test_a_blend_of_models(target, here, monkeypatch):
     estimator = TableModel.load(here / "model.safetensors").estimator
     assert list(estimator.members_) == ["bnn", "trees"]
     assert estimator.noise_factor_ == 0.5, "the new fit has the factor of the first"
-    assert "noise variances of all models times 0.50, by the same rows" in done.stdout
+    assert "noise variances of all models times 0.50, chosen by the same rows" in done.stdout
     assert "factor of all noise variances" in page
     assert len(estimator.members_["bnn"].network_.inducing_points) == 60, "all rows"
     done = run("predict", "model.safetensors", "t.csv", "--out", "p.csv")
