@@ -206,7 +206,8 @@ def _print_weights(console: Console, blend: Auto) -> None:
     scores = ", ".join(f"{name} {score:.3f}" for name, score in blend.scores_.items())
     console.print(f"weights of models: {weights}. Log-likelihoods of rows held out of the training rows: {scores}")
     if blend.noise_factor_ != 1:
-        console.print(f"in predictions, noise variances of all models times {blend.noise_factor_:.2f}, chosen by the same rows")
+        factor = f"{blend.noise_factor_:.2f}"
+        console.print(f"in predictions, noise variances of all models times {factor}, chosen by the same rows")
 
 
 def _print_training(
